@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from bootstrap.errors import BadBundle, BadChecksum, CommandFailed, NoNetwork, RaysideError
+from bootstrap.hook.rayside_hook.redaction import Redactor
 from bootstrap.plain import plain
-from bootstrap.redaction import Redactor
 from bootstrap.shell import Shell
 
 _LACKING = ("No matching distribution", "No solution found")

@@ -17,9 +17,9 @@ from typing import Any
 from bootstrap.carrier.programs import Address, Program, Ssh, environment
 from bootstrap.default_folders import short_folder
 from bootstrap.errors import RaysideError
+from bootstrap.hook.rayside_hook.redaction import Redactor
 from bootstrap.loopback import require_own
 from bootstrap.plain import line, printed
-from bootstrap.redaction import Redactor
 
 # One that would not notice that its pod has gone ends after so many seconds without a connection.
 IDLE = 60.0

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from bootstrap.debugger.commands import names
-from bootstrap.hook.evaluated.scope import NAMES
+from bootstrap.hook.rayside_hook.evaluated.scope import NAMES
 
 readline: ModuleType | None
 try:

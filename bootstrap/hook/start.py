@@ -20,8 +20,9 @@ if TYPE_CHECKING:  # The module `typing` would take longer than all of this.
 
 # `breakpoint()` calls this module's `set_trace` in a task (Ray 2.39 and later).
 _RAYS_OWN = "ray.util.debugpy"
-# The name differs from `rayside_hook`, which is that of the package that a job brings along.
-_OURS = "_rayside_start"
+# The package that a job brings along, which the relay imports; the one beside this file has a name of its own
+# until something asks for `rayside_hook` that no job has brought.
+_PACKAGE, _OURS = "rayside_hook", "_rayside_start"
 # Only the drivers of jobs with --debug have the first two (jobs.py); a driver's own children have the
 # third besides (early.py).
 _DRIVER, _JOB, _STARTED = "rayside_hook.driver.on_init", "RAY_JOB_CONFIG_JSON_ENV_VAR", "RAYSIDE_STARTED"
@@ -49,12 +50,25 @@ class _Finder:
         return spec
 
 
+class _Beside:
+    """Finds the package beside this file, and nothing else; it is asked last."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        return _spec(name) if name == _PACKAGE else None
+
+
+def _spec(name: str) -> importlib.machinery.ModuleSpec | None:
+    folder = os.path.join(os.path.dirname(__file__), _PACKAGE)  # noqa: PTH118, PTH120 (no pathlib: it is slow)
+    return importlib.util.spec_from_file_location(
+        name, f"{folder}/__init__.py", submodule_search_locations=[folder]
+    )
+
+
 def _package(module: str) -> Any:
     """Returns a module of the package beside this file."""
-    folder = os.path.join(os.path.dirname(__file__), "rayside_hook")  # noqa: PTH118, PTH120 (no pathlib: it is slow)
-    spec = importlib.util.spec_from_file_location(
-        _OURS, f"{folder}/__init__.py", submodule_search_locations=[folder]
-    )
+    spec = _spec(_OURS)
     assert spec is not None and spec.loader is not None
     sys.modules[_OURS] = package = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(package)
@@ -106,4 +120,5 @@ def _begin() -> None:
 # Some Pythons read the files of site-packages twice, by way of lib and of lib64.
 if not any(type(finder).__module__ == __name__ for finder in sys.meta_path):
     sys.meta_path.insert(0, _Finder())
+    sys.meta_path.append(_Beside())
     _begin()

@@ -1,7 +1,7 @@
 """Comparison: one expression evaluated in all stopped tasks side by side, its values grouped.
 
-Each value is summed up in its process (`bootstrap.hook.evaluated.summary`). Only a task that a session holds
-is asked, by its connection, in its thread: see docs/adr/0033-only-what-a-debugger-holds-is-compared.md.
+Each value is summed up in its process (evaluated/summary.py). Only a task that a session holds is asked, by
+its connection, in its thread: see docs/adr/0033-only-what-a-debugger-holds-is-compared.md.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import Any
 from bootstrap.dap.expressions import refusal_of
 from bootstrap.dap.framing import Message
 from bootstrap.errors import DebuggerGone, RequestFailed
-from bootstrap.hook.evaluated import shown, summary
+from bootstrap.hook.rayside_hook.evaluated import shown, summary
+from bootstrap.hook.rayside_hook.redaction import REDACTED
 from bootstrap.plain import line
-from bootstrap.redaction import REDACTED
 from bootstrap.relay.connection import SOON
 from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.fan_out import ANSWERING, GONE, Answer, BackgroundTasks, row, taken, together
+from bootstrap.relay.fan_out import ANSWERING, GONE, LACKS, Answer, BackgroundTasks, row, taken, together
 from bootstrap.relay.schemas import Many, Number, Real, Refused, Text, choice, record
-from bootstrap.relay.sent import ARRAYS, REDACTION, SECRET_VALUES, SHOWN, SUMMARY
+from bootstrap.relay.sent import call
 from bootstrap.relay.worker import Worker
 
 # The most characters of all groups in JSON: an editor that leaves more than 16 MiB unread is dropped
@@ -69,7 +69,7 @@ def grouped(told: Sequence[tuple[Message, Message]], most: int = MOST_CHARACTERS
     """Groups tasks by their values, each a pair of a value and a row; of both the first ones of a group stay.
 
     Args:
-        told: a value is as `bootstrap.hook.evaluated.summary` has it.
+        told: a value is as `bootstrap.hook.rayside_hook.evaluated.summary` has it.
         most: about the most characters of JSON.
 
     Returns:
@@ -267,6 +267,8 @@ async def _ask(worker: Worker, thread: int, expression: str) -> Answer:
 async def _evaluated(worker: Worker, thread: int, expression: str) -> Answer:
     """Returns the answer of one thread. Raises RequestFailed, DebuggerGone."""
     connection = worker.connection
+    if not connection.has_package:
+        return LACKS
     body = await connection.client.request(
         "stackTrace", {"threadId": thread, "levels": _FRAMES}, timeout=ANSWERING
     )
@@ -275,16 +277,15 @@ async def _evaluated(worker: Worker, thread: int, expression: str) -> Answer:
     users = [frame for frame in frames if frame.get("presentationHint") != "subtle"]
     if not frames:
         return _WENT_ON
-    await connection.send_once(REDACTION, SECRET_VALUES, SHOWN, ARRAYS, SUMMARY)
     frame = [*users, *frames][0]["id"]
     # Ours would wait behind it, and the end of our patience would interrupt it.
     if not await connection.is_free(SOON):
         return _BUSY
     number = next(_NUMBERS)
     # In a thread of its own, so at once; what begins too late there evaluates nothing.
-    await connection.run(SUMMARY.call("asked", number, ANSWERING), SOON)
+    await connection.tell(SOON, summary.asked, number, ANSWERING)
     text = await connection.users_literal(
-        SUMMARY.call("summary", number, expression, worker.masks.known), frame, timeout=ANSWERING
+        call(summary.summary, number, expression, worker.masks.known), frame, timeout=ANSWERING
     )
     return taken(text, _RULE, _LONGEST)
 

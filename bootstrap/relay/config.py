@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
-from bootstrap.redaction import SecretNames
+from bootstrap.hook.rayside_hook.redaction import SecretNames
 
 # In a pod these say what is masked: the file is in the image.
 NAMES, VALUES = "RAYSIDE_MASKED_NAMES", "RAYSIDE_MASKED_VALUES"

@@ -1,4 +1,4 @@
-"""Holds the relay's connection to one debuggee: what is asked there, and the code of ours that it has."""
+"""Holds the relay's connection to one debuggee: what is asked there, and whether it has our package."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import ast
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, ParamSpec
 
 from bootstrap.dap.channel import OnEvent
 from bootstrap.dap.client import QUIETLY, Client, Introduction
 from bootstrap.dap.framing import Message
 from bootstrap.errors import DebuggerGone, RequestFailed
+from bootstrap.hook.rayside_hook import evaluated
+from bootstrap.hook.rayside_hook.evaluated import interruption
 from bootstrap.relay import messages
 from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.sent import INTERRUPTION, Sent, made_of
+from bootstrap.relay.sent import call
 
 # Seconds for a debuggee's answer to an editor's request, before the debuggee counts as frozen.
 PATIENCE = 15.0
@@ -37,23 +38,26 @@ ATTACHING = 600.0
 # matches nothing, it serves the text.
 _NOWHERE = {"localRoot": "/rayside/nowhere", "remoteRoot": "/rayside/nowhere"}
 
+_P = ParamSpec("_P")
+
 
 class Connection:
     """Asks one debuggee.
 
     Attributes:
         patience: seconds for an answer: many before the debuggee runs, for all has to be set by then.
+        protocol: the PROTOCOL of the package that the debuggee has; None where it can't import it.
     """
 
     def __init__(self, debuggee: Debuggee, on_event: OnEvent) -> None:
         self.patience = ATTACHING
+        self.protocol: object = None
         self._debuggee, self._on_event = debuggee, on_event
         self._client: Client | None = None
         # Those that an editor asked for, and those of ours that run the user's code.
         self._users: set[asyncio.Future[Message]] = set()
         self._ours: set[asyncio.Future[Message]] = set()
-        self._sending: dict[Sent, asyncio.Future[Message]] = {}
-        self._name = secrets.token_hex(8)  # by which the modules know whose they are
+        self._name = secrets.token_hex(8)
 
     @property
     def client(self) -> Client:
@@ -90,6 +94,15 @@ class Connection:
             await client.disconnect(timeout=DETACHING)
             raise
 
+    async def begin(self) -> None:
+        """Learns whether the debuggee can import our package, of this version. Raises DebuggerGone."""
+        self.protocol = await self.literal(call(evaluated.begin, self._name), timeout=ATTACHING)
+
+    @property
+    def has_package(self) -> bool:
+        """Returns whether our functions can be called there; without them it is plain debugpy's."""
+        return self.protocol == evaluated.PROTOCOL
+
     async def detach(self, give_back: Callable[[], Awaitable[None]]) -> None:
         """Detaches, after `give_back`: the debuggee runs on without us."""
         if self._client is None:
@@ -121,7 +134,7 @@ class Connection:
     async def interrupt(self) -> None:
         """Ends what is evaluated in its threads; what can't be interrupted runs on."""
         with contextlib.suppress(RequestFailed, DebuggerGone):
-            await self.run(INTERRUPTION.value("interrupt"), SOON)
+            await self.tell(SOON, interruption.interrupt)
 
     async def end_evaluations(self) -> None:
         """Makes its threads ready to resume: what does not end by itself soon is interrupted."""
@@ -143,74 +156,52 @@ class Connection:
             await asyncio.wait(self._users, timeout=timeout)
         return not self._users
 
-    async def send_once(self, *modules: Sent) -> None:
-        """Has our modules in the debuggee; each is made anew for each connection, and once.
-
-        Who comes while one is being sent waits for it. Raises RequestFailed, DebuggerGone; the next call
-        tries again.
-        """
-        if lacking := [module for module in modules if module not in self._sending]:
-            task = asyncio.ensure_future(self.run(made_of(lacking, self._name), self.patience))
-            self._sending |= dict.fromkeys(lacking, task)
-            task.add_done_callback(partial(self._sent, lacking))
-        for sending in {self._sending[module] for module in modules}:
-            # Others may wait for the same.
-            await asyncio.shield(sending)
-
-    def _sent(self, modules: Sequence[Sent], sending: asyncio.Future[Message]) -> None:
-        if sending.cancelled() or sending.exception() is not None:
-            for module in modules:
-                self._sending.pop(module, None)
-
-    def _has(self, module: Sent) -> bool:
-        return module in self._sending and self._sending[module].done()
-
     async def run(self, expression: str, timeout: float, frame: int | None = None) -> Message:
         """Evaluates an expression of ours; returns the answer's body. Raises RequestFailed, DebuggerGone."""
         arguments: Message = {"expression": expression, "context": QUIETLY}
         arguments |= {} if frame is None else {"frameId": frame}
         return await self.client.request("evaluate", arguments, timeout=timeout)
 
-    async def literal(
-        self,
-        expression: str,
-        frame: int | None = None,
-        *,
-        timeout: float = SOON,
-        modules: Sequence[Sent] = (),
-    ) -> object:
-        """Returns the value of an expression that gives a literal; None where it raised.
-
-        The modules that it needs, and the debuggee may lack, go with it, so that a stop takes one request and
-        not four. Nobody waits for them: what is evaluated in a frame waits until its thread is free.
-        """
-        lacking = [module for module in modules if not self._has(module)]
-        makings = made_of(lacking, self._name) if lacking else ""
+    async def literal(self, expression: str, frame: int | None = None, *, timeout: float = SOON) -> object:
+        """Returns the value of an expression that gives a literal; None where it raised."""
         with contextlib.suppress(RequestFailed):
-            body = await self.run(_in_list(expression, makings), timeout, frame)
-            sent = asyncio.get_running_loop().create_future()
-            sent.set_result(body)
-            for module in lacking:
-                self._sending.setdefault(module, sent)
-            return _literal(body)
+            return _literal(await self.run(f"[{expression}]", timeout, frame))
         return None
+
+    async def ask(
+        self,
+        timeout: float,
+        function: Callable[_P, object],
+        *arguments: _P.args,
+        **named: _P.kwargs,
+    ) -> object:
+        """Returns what a function of our package returns there; None where it raised, or is not there.
+
+        Raises DebuggerGone.
+        """
+        if not self.has_package:
+            return None
+        return await self.literal(call(function, *arguments, **named), timeout=timeout)
+
+    async def tell(
+        self,
+        timeout: float,
+        function: Callable[_P, object],
+        *arguments: _P.args,
+        **named: _P.kwargs,
+    ) -> None:
+        """Calls a function of our package there, if it has that. Raises RequestFailed, DebuggerGone."""
+        if self.has_package:
+            await self.run(call(function, *arguments, **named), timeout)
 
     async def users_literal(self, expression: str, frame: int, *, timeout: float) -> object:
         """Is `literal` for what runs the user's code: it is interrupted where it takes too long.
 
         Raises RequestFailed, DebuggerGone.
         """
-        arguments = {"expression": _in_list(expression), "frameId": frame, "context": QUIETLY}
+        arguments = {"expression": f"[{expression}]", "frameId": frame, "context": QUIETLY}
         response = await self._evaluated(arguments, timeout, self._ours)
         return _literal(response.get("body") or {})
-
-
-def _in_list(expression: str, before: str = "") -> str:
-    """Returns an expression for `_literal`: of a string alone debugpy gives the text, of None nothing.
-
-    What is to be evaluated `before` leaves nothing in the list.
-    """
-    return f"[*({before}), {expression}]" if before else f"[{expression}]"
 
 
 def _literal(body: Message) -> object:

@@ -12,11 +12,11 @@ from weakref import WeakKeyDictionary
 
 from bootstrap.dap.additions import BUSY, DEBUGGER_LEFT, RELAY_ENDING, TAKEN_OVER
 from bootstrap.dap.framing import Message
-from bootstrap.hook.evaluated.prints import EVENT as PRINTED
-from bootstrap.hook.evaluated.reached import EVENT
-from bootstrap.hook.evaluated.remote_calls import EVENT as REMOTE_CALL
-from bootstrap.hook.evaluated.telling import Bucket
 from bootstrap.hook.rayside_hook.children import EVENT as CHILD
+from bootstrap.hook.rayside_hook.evaluated.prints import EVENT as PRINTED
+from bootstrap.hook.rayside_hook.evaluated.reached import EVENT
+from bootstrap.hook.rayside_hook.evaluated.remote_calls import EVENT as REMOTE_CALL
+from bootstrap.hook.rayside_hook.evaluated.telling import Bucket
 from bootstrap.plain import some_of
 from bootstrap.relay.attach import mappings_of, options_of
 from bootstrap.relay.config import Masking

@@ -279,7 +279,7 @@ class EditorRequests:
             self._evaluating[asked] = [worker]
         try:
             if command == "evaluate":
-                sent = await translation.evaluated(worker.connection, inner)
+                sent = translation.evaluated(worker.connection, inner)
             response = await worker.connection.answer(
                 command, sent, EVALUATION if command in _RUN_USER_CODE else PATIENCE
             )

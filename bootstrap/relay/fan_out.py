@@ -98,6 +98,7 @@ Answer = Message | str  # what a debuggee has answered, or why there is nothing
 SILENT = f"it did not answer within {ANSWERING:g} s; it may be in code that keeps Python's lock"
 GONE = "it has just ended, or a debugger has just left it"
 STRANGE = "its answer is none that the relay knows"
+LACKS = "it can't import Rayside's package of this version"
 LATE = f"there was no time left for it within {IN_ALL:g} s"
 
 _Key = TypeVar("_Key")

@@ -15,13 +15,12 @@ from bootstrap.dap.expressions import may_be_compiled, refusal_of
 from bootstrap.dap.framing import Message
 from bootstrap.dap.groups import ENDED, LATE, STOPPED
 from bootstrap.errors import DebuggerGone, RaysideError, RequestFailed
-from bootstrap.hook.evaluated.scope import OF_PROCESS
+from bootstrap.hook.rayside_hook.evaluated.scope import OF_PROCESS, of_process
 from bootstrap.plain import line
 from bootstrap.relay.connection import SOON
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.fan_out import ANSWERING, BackgroundTasks, row, taken, together
 from bootstrap.relay.schemas import LARGEST, Number, Refused, Rule, Text, record
-from bootstrap.relay.sent import REACHED, SCOPE
 from bootstrap.relay.stack_tree import Frame, read_stacks, rule_of
 from bootstrap.relay.worker import Worker, Workers
 
@@ -184,12 +183,8 @@ class Members:
     async def _ask(self, worker: Worker) -> None:
         connection = worker.connection
         try:
-            await connection.send_once(REACHED)
-            await connection.send_once(SCOPE)
-            answer = taken(
-                await connection.literal(SCOPE.call("of_process"), timeout=SOON), _RULE, _LONGEST_ANSWER
-            )
-        except (RequestFailed, DebuggerGone):
+            answer = taken(await connection.ask(SOON, of_process), _RULE, _LONGEST_ANSWER)
+        except DebuggerGone:
             return
         if not isinstance(answer, str):
             self._known[worker] = answer

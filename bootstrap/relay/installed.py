@@ -7,20 +7,17 @@ import contextlib
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from bootstrap.errors import RequestFailed
+from bootstrap.hook.rayside_hook.evaluated import (
+    by_value,
+    exceptions,
+    functions,
+    prints,
+    reached,
+    task_starts,
+)
 from bootstrap.relay.breakpoint_state import Result
 from bootstrap.relay.connection import DETACHING, SOON, Connection
 from bootstrap.relay.desired import Desired
-from bootstrap.relay.sent import (
-    BY_VALUE,
-    EXCEPTIONS,
-    FUNCTIONS,
-    OBJECTS,
-    PRINTS,
-    REACHED,
-    SCOPE,
-    TASK_STARTS,
-    TELLING,
-)
 from bootstrap.relay.source_files import File, Files, Lines
 from bootstrap.relay.stop_points import Breakpoint, FunctionBreakpoint, LineBreakpoint
 from bootstrap.relay.tracing import Tracing
@@ -89,7 +86,8 @@ class Installed:
             elif path not in self._set:
                 return
             now = [breakpoint_ for breakpoint_, _ in placed]
-            specs = [breakpoint_.inner(line) for breakpoint_, line in placed]
+            decides = self._connection.has_package
+            specs = [breakpoint_.inner(line, decides=decides) for breakpoint_, line in placed]
             await self._set_points(now)
             # Without its answer in time they may be set all the same, and are to be taken back some day.
             self._set.setdefault(path, [])
@@ -108,7 +106,9 @@ class Installed:
                 self._set[path].append((answer.get("id", -1), breakpoint_))
 
     async def file(self, path: str) -> File | None:
-        """Returns its file; None where it has none. Raises as `Files.read`."""
+        """Returns its file; None where it has none, or can't say. Raises as `Files.read`."""
+        if not self._connection.has_package:
+            return None
         return await self._files.read(self._connection.client, self._node_ip, path, timeout=self._patience)
 
     async def lines(self, path: str) -> Lines | None:
@@ -125,6 +125,8 @@ class Installed:
         self, path: str, breakpoints: Sequence[LineBreakpoint]
     ) -> list[tuple[LineBreakpoint, int]]:
         """Returns those that can be set, each with its line; the others get their result."""
+        if not self._connection.has_package:  # debugpy says which
+            return [(breakpoint_, breakpoint_.line) for breakpoint_ in breakpoints]
         file = await self.file(path) if breakpoints else None
         if file is None and breakpoints:
             self._missing.add(path)
@@ -151,9 +153,8 @@ class Installed:
         """
         if self._missing == self._awaited:
             return []
-        await self._connection.send_once(REACHED, OBJECTS, BY_VALUE)
         paths = sorted(self._missing)
-        tables = await self._connection.literal(BY_VALUE.call("await_files", paths), timeout=self._patience)
+        tables = await self._connection.ask(self._patience, by_value.await_files, paths)
         self._awaited = {*paths}
         known = tables if isinstance(tables, dict) else {}
         return [path for path in paths if self._learns(path, known.get(path))]
@@ -164,7 +165,7 @@ class Installed:
             return False
         return self._learns(
             path,
-            await self._connection.literal(BY_VALUE.call("table", path), timeout=self._patience),
+            await self._connection.ask(self._patience, by_value.table, path),
         )
 
     def _learns(self, path: str, table: object) -> bool:
@@ -188,24 +189,21 @@ class Installed:
 
     async def set_exceptions(self, desired: Desired) -> None:
         async with self._setting:
-            exceptions = desired.exceptions
-            if exceptions.needs_tracing:
+            filters = desired.exceptions
+            if filters.needs_tracing:
                 await self.tracing.wake()
-            conditions = exceptions.inner_conditions
-            if conditions or exceptions.several:
-                await self._connection.send_once(EXCEPTIONS)
-                await self._connection.literal(EXCEPTIONS.call("stop_once"), timeout=self._patience)
+            conditions = filters.inner_conditions
+            if conditions or filters.several:
+                await self._connection.ask(self._patience, exceptions.stop_once)
             await self._connection.client.request(
-                "setExceptionBreakpoints", exceptions.arguments, timeout=self._patience
+                "setExceptionBreakpoints", filters.arguments, timeout=self._patience
             )
             if conditions:
-                await self._set_points(exceptions.conditions.values())
-                expression = EXCEPTIONS.call("set_conditions", conditions)
-                exceptions.conditions_set(
-                    self._key, await self._connection.literal(expression, timeout=self._patience)
-                )
-            self._replaced(self._filters, exceptions.conditions.values())
-            self._filters = list(exceptions.conditions.values())
+                await self._set_points(filters.conditions.values())
+                lacking = await self._connection.ask(self._patience, exceptions.set_conditions, conditions)
+                filters.conditions_set(self._key, lacking)
+            self._replaced(self._filters, filters.conditions.values())
+            self._filters = list(filters.conditions.values())
 
     async def set_functions(self, desired: Desired) -> None:
         """Sets the function breakpoints, and puts into their results whether it has such a function.
@@ -214,25 +212,26 @@ class Installed:
             RequestFailed, DebuggerGone: as `Client.request`.
         """
         async with self._setting:
-            functions = [breakpoint_ for breakpoint_ in desired.functions if not breakpoint_.problem]
-            if functions:
+            wanted = [breakpoint_ for breakpoint_ in desired.functions if not breakpoint_.problem]
+            if wanted:
                 await self.tracing.wake()
-            specs = [breakpoint_.inner() for breakpoint_ in functions]
-            await self._set_points(functions)
+            decides = self._connection.has_package
+            specs = [breakpoint_.inner(decides=decides) for breakpoint_ in wanted]
+            await self._set_points(wanted)
             body = await self._connection.client.request(
                 "setFunctionBreakpoints", {"breakpoints": specs}, timeout=self._patience
             )
             ids = [answer.get("id", -1) for answer in body.get("breakpoints") or []]
-            self._replaced([breakpoint_ for _, breakpoint_ in self._set_functions], functions)
-            self._set_functions = list(zip(ids, functions, strict=False))
-            if not functions:
+            self._replaced([breakpoint_ for _, breakpoint_ in self._set_functions], wanted)
+            self._set_functions = list(zip(ids, wanted, strict=False))
+            if not wanted:
                 return
-            names = [breakpoint_.name for breakpoint_ in functions]
-            loaded = await self._connection.literal(
-                FUNCTIONS.value("are_loaded", names), timeout=self._patience, modules=(OBJECTS,)
-            )
+            names = [breakpoint_.name for breakpoint_ in wanted]
+            loaded = await self._connection.ask(self._patience, functions.are_loaded, names)
+            if not decides:
+                loaded = [True] * len(names)  # as debugpy says
             for breakpoint_, is_loaded in zip(
-                functions, loaded if isinstance(loaded, list) else [], strict=False
+                wanted, loaded if isinstance(loaded, list) else [], strict=False
             ):
                 breakpoint_.results[self._key] = Result(
                     is_loaded is True, 0, "" if is_loaded is True else NO_FUNCTION
@@ -244,21 +243,18 @@ class Installed:
             await self._tell_prints(False, DETACHING)
         if self._tasks:
             with contextlib.suppress(RequestFailed):
-                await self._connection.run(TASK_STARTS.call("expect", {}), DETACHING)
+                await self._connection.tell(DETACHING, task_starts.expect, {})
         await self.tracing.give_back()
 
     async def set_prints(self, desired: Desired) -> None:
         """Turns reports of what it prints on or off. Raises RequestFailed, DebuggerGone."""
         await self._tell_prints(desired.prints, self._patience)
 
-    async def _tell_prints(self, prints: bool, timeout: float) -> None:
-        if self._prints is prints:
+    async def _tell_prints(self, are_told: bool, timeout: float) -> None:
+        if self._prints is are_told:
             return
-        if prints:
-            await self._connection.send_once(REACHED, TELLING, PRINTS)
-        expression = PRINTS.call("begin" if prints else "give_back")
-        await self._connection.run(expression, timeout)
-        self._prints = prints
+        await self._connection.tell(timeout, prints.begin if are_told else prints.give_back)
+        self._prints = are_told
 
     async def _set_points(self, breakpoints: Iterable[Breakpoint]) -> None:
         """Sends what these breakpoints decide by, before the debuggee is told to stop at them."""
@@ -269,15 +265,8 @@ class Installed:
         }
         if not points:
             return
-        modules = [REACHED]
-        if any(message for _, message, *_ in points.values()):
-            modules.append(TELLING)
-        # A condition, or a message, that names `ray` is compiled with it.
-        if any("ray" in text for condition, message, *_ in points.values() for text in (condition, message)):
-            modules.append(SCOPE)
-        await self._connection.send_once(*modules)
         stale, self._stale = self._stale, set()
-        await self._connection.run(REACHED.call("set_points", points, sorted(stale)), self._patience)
+        await self._connection.tell(self._patience, reached.set_points, points, sorted(stale))
         self._points |= set(points)
 
     def _replaced(self, earlier: Iterable[Breakpoint], now: Iterable[Breakpoint]) -> None:
@@ -295,10 +284,9 @@ class Installed:
         """
         if not tasks() and not self._tasks:
             return
-        await self._connection.send_once(REACHED, TASK_STARTS)
         self._tasks = {**tasks()}  # as they are by now: what is sent last holds
-        await self._connection.run(TASK_STARTS.call("expect", self._tasks), self._patience)
+        await self._connection.tell(self._patience, task_starts.expect, self._tasks)
 
     async def answer_thread(self, number: int, *answer: bool) -> None:
         """Resumes a thread that asked and waits; `answer` is for `ask` in evaluated/reached.py."""
-        await self._connection.run(REACHED.call("answered", number, *answer), SOON)
+        await self._connection.tell(SOON, reached.answered, number, *answer)

@@ -12,6 +12,7 @@ from bootstrap.dap.client import STOP_IN_USER_CODE, AlreadyDebugged
 from bootstrap.dap.framing import Message
 from bootstrap.errors import AttachFailed, RaysideError
 from bootstrap.hook.rayside_hook.children import MOST as MOST_CHILDREN
+from bootstrap.hook.rayside_hook.evaluated import PROTOCOL
 from bootstrap.plain import line
 from bootstrap.relay.config import Masking
 from bootstrap.relay.configuration import Configuration
@@ -82,7 +83,7 @@ class Lifecycle:
         self._takes_children = False
         # Those that are to be attached to again once they have settled, by worker_id.
         self._returning: dict[str, Debuggee] = {}
-        self._has_told_many = False
+        self._has_told_many = self._has_told_lacking = False
 
     # --- for an editor -------------------------------------------------------------------
 
@@ -93,7 +94,7 @@ class Lifecycle:
         start are debugged, too.
         """
         self._options, self.keep_paused, self._takes_children = options, keep_paused, takes_children
-        self._has_told_many = False
+        self._has_told_many = self._has_told_lacking = False
         self._returning.clear()
         self._files.clear()
         self._tries = (
@@ -246,10 +247,26 @@ class Lifecycle:
         self._work.start(self._until_ended(worker))
         for child in worker.connection.client.children:
             self.take_child(worker, child)
+        self._tell_what_it_lacks(worker)
         if not self._configuration.is_in(worker):
             self._work.start(self._configuration.put_into(worker))
         if self._editor.editor is None and not (self.keep_paused and worker.stops):
             self._detach([worker])
+
+    def _tell_what_it_lacks(self, worker: Worker) -> None:
+        """Tells once that debuggees have no more than debugpy: most come from the same environment."""
+        connection = worker.connection
+        if connection.has_package or self._has_told_lacking:
+            return
+        self._has_told_lacking = True
+        found = connection.protocol
+        has = "no" if found is None else f"version {line(repr(found), 20)} of the"
+        self._editor.say(
+            f"{worker.debuggee.title} has {has} package `rayside_hook`, and this relay version {PROTOCOL}:"
+            " here debugpy's own breakpoints, stacks, variables and steps have to do. A job of"
+            " `./invokew submit --debug` also has cheap breakpoints, hits counted over all tasks, prints,"
+            " `ray.task` in conditions, steps into tasks, and comparing."
+        )
 
     def hand_over(self, worker: Worker, to: Lifecycle) -> None:
         """Gives a debuggee with its stops to another session; this one's editor loses its rows."""

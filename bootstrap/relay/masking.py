@@ -15,10 +15,11 @@ from typing import Any
 
 from bootstrap.dap.framing import Message
 from bootstrap.errors import DebuggerGone
-from bootstrap.redaction import REDACTED, Redactor
+from bootstrap.hook.rayside_hook.evaluated import secret_values
+from bootstrap.hook.rayside_hook.redaction import REDACTED, Redactor
 from bootstrap.relay.config import Masking
 from bootstrap.relay.connection import PATIENCE, Connection
-from bootstrap.relay.sent import REDACTION, SECRET_VALUES
+from bootstrap.relay.sent import call
 
 # The most values of one debuggee, and the most characters of all: the relay may have a thousand debuggees.
 # The most characters of the JSON that has them, in which each of theirs may take six.
@@ -44,25 +45,23 @@ class Masks:
     """Masks what one debuggee shows.
 
     Attributes:
-        question: an expression for a debuggee that has `modules`; `take` takes its value.
+        question: an expression for a debuggee that has our package; `take` takes its value.
     """
-
-    modules = (REDACTION, SECRET_VALUES)
 
     def __init__(self, masking: Masking, connection: Connection) -> None:
         self._masking, self._on, self._connection = masking, masking.is_on, connection
         self._redactor = Redactor([], is_secret=masking.secret.include, quoted_only=True)
         self._pattern = re.compile(masking.values) if masking.values else None
         self._values: list[str] = []  # the newest first
-        self.question = SECRET_VALUES.call("values", masking.rule) if self._on else "None"
+        self.question = call(secret_values.values, masking.rule) if self._on else "None"
 
     async def learn(self) -> None:
         """Learns the secret values that the debuggee has now; those that it had stay known."""
-        if not self._on:
+        if not (self._on and self._connection.has_package):
             return
         try:
             # A slow machine must not have secrets shown.
-            values = await self._connection.literal(self.question, timeout=PATIENCE, modules=self.modules)
+            values = await self._connection.literal(self.question, timeout=PATIENCE)
         except DebuggerGone:
             return
         self.take(values)

@@ -11,11 +11,11 @@ Source: https://microsoft.github.io/debug-adapter-protocol/specification
 from __future__ import annotations
 
 from bootstrap.dap.framing import Message
-from bootstrap.hook.evaluated.prints import EVENT as PRINTED
-from bootstrap.hook.evaluated.reached import EVENT as REACHED
-from bootstrap.hook.evaluated.remote_calls import EVENT as REMOTE_CALL
-from bootstrap.hook.evaluated.remote_calls import MOST_FRAMES
 from bootstrap.hook.rayside_hook.children import EVENT as CHILD
+from bootstrap.hook.rayside_hook.evaluated.prints import EVENT as PRINTED
+from bootstrap.hook.rayside_hook.evaluated.reached import EVENT as REACHED
+from bootstrap.hook.rayside_hook.evaluated.remote_calls import EVENT as REMOTE_CALL
+from bootstrap.hook.rayside_hook.evaluated.remote_calls import MOST_FRAMES
 from bootstrap.hook.rayside_hook.handshake import AUTHORIZE, CHALLENGE, DEBUG, LONGEST_USER
 from bootstrap.relay.schemas import (
     Exact,

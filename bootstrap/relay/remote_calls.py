@@ -20,11 +20,12 @@ from weakref import WeakSet
 
 from bootstrap.dap.framing import Message
 from bootstrap.errors import DebuggerGone, RequestFailed
+from bootstrap.hook.rayside_hook.evaluated import remote_calls, task_starts
 from bootstrap.plain import line
-from bootstrap.relay.connection import PATIENCE
+from bootstrap.relay.connection import PATIENCE, SOON
 from bootstrap.relay.debuggee import Stop
 from bootstrap.relay.fan_out import BackgroundTasks
-from bootstrap.relay.sent import REACHED, REMOTE_CALLS, TASK_STARTS
+from bootstrap.relay.sent import call as expression_of
 from bootstrap.relay.translation import Ids, OfAStop, UnknownId
 from bootstrap.relay.worker import Worker, Workers
 
@@ -97,9 +98,8 @@ class RemoteCalls:
         self._steps[worker, thread] = None
         if worker in self._notice:
             return
-        modules = (REACHED, REMOTE_CALLS)
         # Without Ray there is nothing to notice, until it is imported.
-        if await worker.connection.literal(REMOTE_CALLS.call("begin"), modules=modules) is True:
+        if await worker.connection.ask(SOON, remote_calls.begin) is True:
             self._notice.add(worker)
 
     def take(self, worker: Worker, body: Message) -> None:
@@ -190,7 +190,9 @@ class RemoteCalls:
         with contextlib.suppress(RequestFailed, DebuggerGone, LookupError, TypeError):
             body = await worker.connection.client.request("stackTrace", top, timeout=PATIENCE)
             frame = body["stackFrames"][0]["id"]
-            task = await worker.connection.literal(TASK_STARTS.call("task_id"), frame, timeout=PATIENCE)
+            task = await worker.connection.literal(
+                expression_of(task_starts.task_id), frame, timeout=PATIENCE
+            )
             stop.task_id = task if isinstance(task, str) else ""
 
     async def _let_task_stop_first(self, worker: Worker, thread: int) -> None:

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from bootstrap.dap.framing import Message
-from bootstrap.hook.evaluated.telling import AT_ONCE, RATE, Bucket
+from bootstrap.hook.rayside_hook.evaluated.telling import AT_ONCE, RATE, Bucket
 from bootstrap.relay.breakpoint_state import Gather, Result
 from bootstrap.relay.configuration import Configuration
 from bootstrap.relay.editor import CurrentEditor

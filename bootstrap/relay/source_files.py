@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from bootstrap.dap.client import QUIETLY, Client
 from bootstrap.dap.framing import Message
 from bootstrap.errors import RequestFailed
-from bootstrap.hook.evaluated import line_table
+from bootstrap.hook.rayside_hook.evaluated import line_table, own_files
 from bootstrap.plain import line
 from bootstrap.relay.connection import Connection
-from bootstrap.relay.sent import LINE_TABLE, OWN_FILES
+from bootstrap.relay.sent import call
 
 _MOST_LINES = 10**6
 
@@ -168,7 +168,7 @@ def sha256_of(path: str) -> str | None:
 
 
 async def _read(client: Client, path: str, timeout: float) -> File | None:
-    expression = LINE_TABLE.value("answer", path)
+    expression = call(line_table.answer, path)
     answer = await client.request("evaluate", {"expression": expression, "context": QUIETLY}, timeout=timeout)
     text = str(answer.get("result", ""))
     try:
@@ -199,7 +199,7 @@ async def find_installed(
 
     `wanted` is as in `find` of evaluated/own_files.py. Raises RequestFailed, DebuggerGone.
     """
-    answers = await connection.literal(OWN_FILES.value("find_installed", {**wanted}), timeout=timeout)
+    answers = await connection.ask(timeout, own_files.find, {**wanted})
     found: dict[str, tuple[str, str]] = {}
     for path, answer in answers.items() if isinstance(answers, dict) else ():
         kind, files = answer if isinstance(answer, tuple) and len(answer) == 2 else ("", [])

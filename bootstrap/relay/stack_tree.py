@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bootstrap.hook.evaluated.stacks import LONGEST, MOST_FRAMES
-from bootstrap.hook.evaluated.stacks import MOST as MOST_THREADS
-from bootstrap.relay.fan_out import SILENT, Answer, taken
+from bootstrap.hook.rayside_hook.evaluated.stacks import LONGEST, MOST_FRAMES, stacks
+from bootstrap.hook.rayside_hook.evaluated.stacks import MOST as MOST_THREADS
+from bootstrap.relay.fan_out import LACKS, SILENT, Answer, taken
 from bootstrap.relay.schemas import Flag, Many, NotDap, Number, Rule, Text, record
-from bootstrap.relay.sent import STACKS
 from bootstrap.relay.worker import Worker
 
 # The most characters of a tree in JSON: an editor that leaves more than 16 MiB unread is dropped (editor.py).
@@ -150,14 +149,15 @@ def merged(threads: Iterable[Thread], most: int = MOST) -> tuple[list[dict[str, 
 # all answers, of each of which is looked up whether the editor has it.
 _LONGEST_ANSWER, _FILES = 2_000_000, 1_000
 
-_EXPRESSION = STACKS.value("stacks")
 _FLAG, _NUMBER, _NAME = Flag(), Number(), Text(LONGEST)
 
 
 async def read_stacks(worker: Worker, rule: Rule, timeout: float) -> Answer:
     """Returns what a debuggee says within so many seconds, as `rule_of` takes it. Raises DebuggerGone."""
+    if not worker.connection.has_package:
+        return LACKS
     began = time.monotonic()
-    text = await worker.connection.literal(_EXPRESSION, timeout=timeout)
+    text = await worker.connection.ask(timeout, stacks)
     if text is None and time.monotonic() - began >= timeout:
         return SILENT
     return taken(text, rule, _LONGEST_ANSWER)

@@ -14,7 +14,7 @@ from typing import Any
 from bootstrap.dap.client import STOP_IN_USER_CODE, AlreadyDebugged, Origin
 from bootstrap.dap.framing import Message
 from bootstrap.errors import AttachFailed, DebuggerGone, RaysideError
-from bootstrap.hook.evaluated.stacks import LONGEST
+from bootstrap.hook.rayside_hook.evaluated.stacks import LONGEST
 from bootstrap.plain import line
 from bootstrap.relay.connection import ATTACHING
 from bootstrap.relay.debug_session import DebugSession
@@ -187,6 +187,7 @@ class _Visit:
         if not (worker.debuggee.job_id or worker.debuggee.submission_id):
             # Ray's own debugger, which is met by nobody before it is attached to.
             await self.meet(worker, await worker.ask_origin())
+        await worker.connection.begin()
         self.answer = await read_stacks(worker, self._rule, ATTACHING)
         raise NotWanted  # it waits on, for whoever debugs it
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from bootstrap.dap.expressions import problem_of, problem_of_message
 from bootstrap.dap.framing import Message
-from bootstrap.hook.evaluated.reached import NAME as REACHED
-from bootstrap.hook.evaluated.reached import PATIENCE
+from bootstrap.hook.rayside_hook.evaluated.reached import NAME as REACHED
+from bootstrap.hook.rayside_hook.evaluated.reached import PATIENCE
 from bootstrap.relay.breakpoint_state import FORMS, Gather, HitCondition, Rendezvous, Results
 
 # Debuggees know a breakpoint by its key: no two have the same, whichever editor set them.
@@ -101,8 +101,15 @@ class Breakpoint(ABC):
         patience = PATIENCE + (self.gather.seconds if self.gather is not None else 0)
         return condition, message, counted, self.function, patience
 
-    def condition(self) -> Message:
-        """Returns what debuggees get as its condition, once they know its `point`."""
+    def condition(self, *, decides: bool = True) -> Message:
+        """Returns what debuggees get as its condition, once they know its `point`.
+
+        Args:
+            decides: whether our package decides there; else pydevd itself does.
+        """
+        if not decides:
+            names = ("condition", "hitCondition", "logMessage")
+            return {name: text for name in names if (text := text_of(self.spec, name))}
         return {} if self.point is None else {"condition": f"{REACHED}({self.key})"}
 
 
@@ -128,10 +135,10 @@ class LineBreakpoint(Breakpoint):
         """Returns DAP's Breakpoint."""
         return {"line": self.line, "source": {"path": self.path}, **self.verdict}
 
-    def inner(self, line: int) -> Message:
-        """Returns DAP's SourceBreakpoint for debuggees."""
+    def inner(self, line: int, *, decides: bool = True) -> Message:
+        """Returns DAP's SourceBreakpoint for debuggees; `decides` is as in `condition`."""
         column = {"column": self.spec["column"]} if isinstance(self.spec.get("column"), int) else {}
-        return {"line": line, **column, **self.condition()}
+        return {"line": line, **column, **self.condition(decides=decides)}
 
 
 class FunctionBreakpoint(Breakpoint):
@@ -155,9 +162,9 @@ class FunctionBreakpoint(Breakpoint):
         """Returns DAP's Breakpoint."""
         return self.verdict
 
-    def inner(self) -> Message:
+    def inner(self, *, decides: bool = True) -> Message:
         """Returns DAP's FunctionBreakpoint for debuggees: pydevd knows no qualified names."""
-        return {"name": self.name.rpartition(".")[2], **self.condition()}
+        return {"name": self.name.rpartition(".")[2], **self.condition(decides=decides)}
 
 
 class FilterCondition(Breakpoint):

@@ -1,7 +1,7 @@
-"""Turns a debuggee's tracing off and on: expressions for DAP's `evaluate`, with Ray's hook or without.
+"""Turns a debuggee's tracing off and on, with Ray's hook or without.
 
-The functions are the hook's own (bootstrap/hook/rayside_hook/tracing.py), whose text is sent along.
-They are harmless in every process that debugpy is in, on every Python, however often they are sent.
+The functions are the hook's own (bootstrap/hook/rayside_hook/tracing.py). They are harmless in every process
+that debugpy is in, on every Python, however often they are called.
 """
 
 from __future__ import annotations
@@ -10,29 +10,10 @@ import contextlib
 import os
 
 from bootstrap.errors import RequestFailed
+from bootstrap.hook.rayside_hook import tracing
+from bootstrap.hook.rayside_hook.evaluated import compiled
 from bootstrap.relay.connection import DETACHING, Connection
-from bootstrap.relay.sent import (
-    COMPILED,
-    CONDITIONS,
-    ENTERING,
-    FLOW,
-    INSERTED,
-    MADE,
-    OBJECTS,
-    STOPPING,
-    TRACING,
-    UNCAUGHT,
-    WORKAROUNDS,
-)
 
-# Both are evaluated without a frame, in the context QUIETLY. SLEEP lets all code run at full speed that is
-# not stopped or being stepped; `breakpoint()` still stops. WAKE has to come before breakpoints, the exception
-# filters `raised` and `userUnhandled`, and `pause`, where the process has no hook.
-SLEEP, WAKE = (TRACING.first_call(each, [WORKAROUNDS]) for each in ("sleep", "wake"))
-# From then on the debuggee compiles breakpoints in, and wakes and sleeps by itself; or it is awake.
-COMPILE = COMPILED.first_value(
-    "begin", [WORKAROUNDS, TRACING, FLOW, INSERTED, CONDITIONS, OBJECTS, ENTERING, STOPPING, UNCAUGHT, MADE]
-)
 _SWITCH = "RAYSIDE_COMPILED_BREAKPOINTS"  # in the relay's environment; 0 leaves it all to pydevd
 
 
@@ -51,7 +32,7 @@ class Tracing:
             return
         if self._compiles or self._awake:
             return
-        compiles = await self._connection.literal(COMPILE, timeout=self._connection.patience)
+        compiles = await self._connection.ask(self._connection.patience, compiled.begin)
         self._compiles = compiles is True
         if compiles is False:
             self._awake = True
@@ -79,4 +60,4 @@ class Tracing:
             return
         self._awake = awake
         with contextlib.suppress(RequestFailed):  # private interfaces: without them it is just slower
-            await self._connection.run(WAKE if awake else SLEEP, timeout)
+            await self._connection.tell(timeout, tracing.wake if awake else tracing.sleep)

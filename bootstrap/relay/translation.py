@@ -16,10 +16,10 @@ from typing import Any, Literal
 
 from bootstrap.dap.expressions import may_be_compiled
 from bootstrap.dap.framing import Message
-from bootstrap.hook.evaluated.scope import CALL, NAMES, is_named, with_scope
+from bootstrap.hook.rayside_hook.evaluated.scope import CALL, NAMES, is_named, is_scope, with_scope
 from bootstrap.relay.connection import Connection
 from bootstrap.relay.paths import Paths
-from bootstrap.relay.sent import REACHED, SCOPE
+from bootstrap.relay.sent import call
 
 Kind = Literal["thread", "frame", "variables", "source", "target"]
 
@@ -175,14 +175,11 @@ _ATTRIBUTE = re.compile(rf"\bray\.({'|'.join(NAMES)})\b")
 _BEGUN = re.compile(r"(?<![\w.])ray\.(\w*)\Z")
 
 
-async def evaluated(connection: Connection, arguments: Message) -> Message:
-    """Returns the arguments of an `evaluate` for a debuggee: one of ours has it compute `ray.task`, say.
-
-    Raises RequestFailed, DebuggerGone.
-    """
+def evaluated(connection: Connection, arguments: Message) -> Message:
+    """Returns the arguments of an `evaluate` for a debuggee: one of ours has it compute `ray.task`, say."""
     expression = str(arguments.get("expression")).strip()
     # What can't be compiled here, or not within bounds, is evaluated as it is.
-    if not _ATTRIBUTE.search(expression) or not may_be_compiled(expression):
+    if not _ATTRIBUTE.search(expression) or not may_be_compiled(expression) or not connection.has_package:
         return arguments
     try:
         with warnings.catch_warnings():
@@ -193,7 +190,6 @@ async def evaluated(connection: Connection, arguments: Message) -> Message:
         expression = ast.unparse(with_scope(tree))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return arguments
-    await connection.send_once(REACHED, SCOPE)
     return {**arguments, "expression": expression}
 
 
@@ -216,8 +212,9 @@ async def completed(connection: Connection, arguments: Message, targets: list[Me
     names = [name for name in NAMES if prefix is not None and name.startswith(prefix[1])]
     if prefix is None or not names:
         return targets
-    is_scope = SCOPE.call("is_scope")
-    if await connection.literal(is_scope, arguments.get("frameId"), modules=(REACHED, SCOPE)) is not True:
+    if not connection.has_package:
+        return targets
+    if await connection.literal(call(is_scope), arguments.get("frameId")) is not True:
         return targets
     place = {"start": prefix.start(1), "length": len(prefix[1])}
     ours = [{"label": name, "type": "property", "detail": "of the task", **place} for name in names]

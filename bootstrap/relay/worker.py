@@ -15,6 +15,7 @@ from bootstrap.dap.client import Introduction, Origin
 from bootstrap.dap.framing import Message
 from bootstrap.errors import DebuggerGone, RequestFailed
 from bootstrap.hook.rayside_hook import whose
+from bootstrap.hook.rayside_hook.evaluated import reached
 from bootstrap.hook.rayside_hook.handshake import LONGEST_USER
 from bootstrap.plain import line
 from bootstrap.relay.config import UNSET, Masking
@@ -23,7 +24,7 @@ from bootstrap.relay.debuggee import Debuggee, Stop
 from bootstrap.relay.installed import Installed
 from bootstrap.relay.masking import Masks
 from bootstrap.relay.paths import Layout
-from bootstrap.relay.sent import REACHED
+from bootstrap.relay.sent import call
 from bootstrap.relay.source_files import Files
 
 # Seconds that tables of Ray may lag behind what is; about 1 s was measured.
@@ -35,6 +36,7 @@ _FOLDERS = (
     ")(__import__('os'), __import__('sys'))"
 )
 # This asks only a Ray that is loaded already: importing it into a process that isn't Ray's costs seconds.
+_TASK = "__import__('sys').modules['ray'].get_runtime_context().get_task_name()"  # without our package
 _JOB = "__import__('sys').modules['ray'].get_runtime_context().get_job_id()"
 # This asks a driver, then a worker in a task; see bootstrap/hook/rayside_hook/whose.py.
 _SUBMISSION_AND_USER = (
@@ -189,6 +191,7 @@ class Worker:
 
         async def configure_debuggee() -> None:
             configure = await claims.claim(self)
+            await self.connection.begin()
             folders = await self.connection.literal(_FOLDERS, timeout=ATTACHING)
             self.layout = Layout.of(folders) if isinstance(folders, dict) else Layout()
             await self._find_main_thread()
@@ -263,13 +266,13 @@ class Worker:
     async def _task_and_secrets(self, thread: int) -> tuple[object, object]:
         """Returns a stopped thread's answers for its task, and to `masks.question`; None for no answer."""
         top = {"threadId": thread, "levels": 1}
-        question = f"({REACHED.call('task')}, {self.masks.question})"
+        question = f"({_TASK}, '')"
+        if self.connection.has_package:
+            question = f"({call(reached.task)}, {self.masks.question})"
         try:
             body = await self.connection.client.request("stackTrace", top, timeout=PATIENCE)
             frame = body["stackFrames"][0]["id"]
-            answer = await self.connection.literal(
-                question, frame, timeout=PATIENCE, modules=(REACHED, *self.masks.modules)
-            )
+            answer = await self.connection.literal(question, frame, timeout=PATIENCE)
         except (RequestFailed, DebuggerGone, LookupError, TypeError):
             return None, None
         return answer if isinstance(answer, tuple) and len(answer) == 2 else (None, None)

@@ -10,11 +10,8 @@ _HOOK = ROOT / "bootstrap" / "hook"
 
 
 def ray_image_files() -> dict[str, Path]:
-    """Returns the files that the Dockerfiles of image/ray/ have in their context besides their folder's.
-
-    What the relay sends to workers is not among them, or each change of it would be another Ray.
-    """
-    hook = [_HOOK / "start.py", *sorted((_HOOK / "rayside_hook").glob("*.py"))]
+    """Returns the files that the Dockerfiles of image/ray/ have in their context besides their folder's."""
+    hook = [_HOOK / "start.py", *sorted((_HOOK / "rayside_hook").rglob("*.py"))]
     return {
         "ray.txt": ROOT / "requirements" / "ray.txt",
         **{f"hook/{file.relative_to(_HOOK).as_posix()}": file for file in hook},

@@ -24,7 +24,7 @@ def _ours(folders: Sequence[str], modules: Sequence[str]) -> tuple[str, ...]:
 
 
 # `python -m bootstrap.relay` needs just these of ours. It runs where nothing else of ours is.
-RELAY = _ours(["dap", "hook", "ray", "relay"], ["errors", "loopback", "plain", "redaction", "users"])
+RELAY = _ours(["dap", "hook", "ray", "relay"], ["errors", "loopback", "plain", "users"])
 # `python -m bootstrap.in_ray`, which a job runs on a Ray that others made, needs these.
 IN_RAY = tuple(sorted({*RELAY, *_ours(["in_ray"], [])}))
 # `image/workspace/submit` needs just these of ours, for the same reason.

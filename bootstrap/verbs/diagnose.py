@@ -18,8 +18,8 @@ from bootstrap.diagnosis.explain import findings
 from bootstrap.diagnosis.finding import Finding
 from bootstrap.diagnosis.gather import Gathered, gather
 from bootstrap.errors import InvalidArgument, JobNotFound, PodNotFound, RaysideError
+from bootstrap.hook.rayside_hook.redaction import may_be_secret_name
 from bootstrap.plain import line
-from bootstrap.redaction import may_be_secret_name
 from bootstrap.settings import DEBUGPY_VERSION, RAY_VERSION, WITH_LOGIN, Settings
 from bootstrap.shell import Shell
 from bootstrap.targets import choice

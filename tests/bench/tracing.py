@@ -15,8 +15,11 @@ from pathlib import Path
 
 from bootstrap.dap.client import QUIETLY, Client
 from bootstrap.dap.framing import Message
-from bootstrap.relay.sent import REACHED
-from bootstrap.relay.tracing import COMPILE, SLEEP
+from bootstrap.hook.rayside_hook import evaluated
+from bootstrap.hook.rayside_hook import tracing as hooks
+from bootstrap.hook.rayside_hook.evaluated import compiled as compiling
+from bootstrap.hook.rayside_hook.evaluated import reached
+from bootstrap.relay.sent import call
 from bootstrap.settings import ROOT
 
 ROUNDS = 15
@@ -96,7 +99,7 @@ class Process:
 
         async def configure() -> None:
             if self.case == "relay":
-                await client.request("evaluate", {"expression": SLEEP, "context": QUIETLY})
+                await client.request("evaluate", {"expression": call(hooks.sleep), "context": QUIETLY})
             how, _, name = self.case.partition(" ")
             if name:
                 await self._set_breakpoint(client, name, compiled=how == "compiled")
@@ -110,10 +113,10 @@ class Process:
         lines = file.read_text().splitlines()
         spec: Message = {"line": next(n for n, line in enumerate(lines, 1) if line.endswith(f"# {marker}"))}
         if compiled:
-            for expression in (COMPILE, REACHED.anew()):
+            for expression in (call(compiling.begin), call(evaluated.begin, "a")):
                 await client.request("evaluate", {"expression": expression, "context": QUIETLY})
             if condition:
-                points = REACHED.call("set_points", {1: (condition, message, False, "", 5.0)})
+                points = call(reached.set_points, {1: (condition, message, False, "", 5.0)})
                 await client.request("evaluate", {"expression": points, "context": QUIETLY})
                 spec["condition"] = "__rayside__(1)"
         else:

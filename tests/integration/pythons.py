@@ -60,7 +60,10 @@ class Debuggee:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=environment,
+            env={
+                **environment,
+                "PYTHONPATH": os.pathsep.join([str(HOOK), environment.get("PYTHONPATH", "")]),
+            },
         )
         self.port = int(self.hear())
         self.client: Client

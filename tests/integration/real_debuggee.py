@@ -27,6 +27,7 @@ from bootstrap.hook.rayside_hook.attach import UNCHECKED
 from bootstrap.relay.config import digest_of
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.server import Relay
+from tests.integration.pythons import HOOK
 from tests.integration.relay_debuggees import Finding
 from tests.patience import PATIENCE
 
@@ -97,7 +98,7 @@ class RealDebuggee:
             start_new_session=True,  # Ctrl-C in the debugger's terminal is not for them
             env={
                 **os.environ,
-                "PYTHONPATH": str(site),
+                "PYTHONPATH": os.pathsep.join([str(site), str(HOOK)]),
                 "TASK": f"task-{number}",
                 **UNCHECKED,
             },

@@ -105,8 +105,12 @@ class Process:
         waits: bool = True,
         job: str = "01000000",
         in_process: bool = False,
+        has_package: bool = True,
     ) -> Process:
-        """Starts the debuggee; with `in_process` without debugpy's adapter, which is a process of its own."""
+        """Starts the debuggee; with `in_process` without debugpy's adapter, which is a process of its own.
+
+        `has_package` says whether it can import `rayside_hook`.
+        """
         task = f"task-{number}"
         process = await asyncio.create_subprocess_exec(
             *[sys.executable, "-c", _START, str(script)],
@@ -120,6 +124,7 @@ class Process:
                 "JOB": job,
                 "IN_PROCESS": str(int(in_process)),
                 "WAIT": str(int(waits)),
+                "PYTHONPATH": str(HOOK) if has_package else "",
                 **UNCHECKED,
             },
         )

@@ -21,13 +21,14 @@ from typing import Any
 from aiohttp import web
 
 from bootstrap.dap.framing import Decoder, Message, encode
+from bootstrap.hook.rayside_hook.evaluated import PROTOCOL
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.process import allow_many_files
 
 JOB = "01000000"
 FILE = "/tmp/ray/session/runtime_resources/working_dir_files/_ray_pkg_0123456789abcdef/job.py"
 SOURCE = b"def work(x):\n    y = x + 1\n    return y\n"
-# Of SOURCE, as `bootstrap.hook.evaluated.line_table` answers.
+# Of SOURCE, as `bootstrap.hook.rayside_hook.evaluated.line_table` answers.
 TABLE = json.dumps(
     {
         "sha256": hashlib.sha256(SOURCE).hexdigest(),
@@ -35,7 +36,7 @@ TABLE = json.dumps(
     }
 )
 FRAMES = 8
-# Five threads of twenty frames each, as `bootstrap.hook.evaluated.stacks` answers.
+# Five threads of twenty frames each, as `bootstrap.hook.rayside_hook.evaluated.stacks` answers.
 STACKS = json.dumps(
     {
         "threads": [
@@ -53,7 +54,7 @@ STACKS = json.dumps(
 )
 
 
-# An array, as `bootstrap.hook.evaluated.summary` answers.
+# An array, as `bootstrap.hook.rayside_hook.evaluated.summary` answers.
 ARRAY = {
     **{"kind": "array", "type": "numpy.ndarray", "shown": "", "size": 6, "shape": [2, 3], "dtype": "float32"},
     **{"nan": 0, "inf": 0, "min": 0.0, "max": 1.0, "mean": 0.5},
@@ -69,7 +70,7 @@ class ScriptedDebuggee:
         attached: whether a client has finished attaching.
         refusal: what it says where it refuses a request.
         summary: what it answers of an expression that is compared.
-        process: what it answers of itself, as `of_process` in `bootstrap.hook.evaluated.scope` does.
+        process: what it answers of itself, as `of_process` in evaluated/scope.py does.
         surprises: what was asked and is not known here, the first hundred.
     """
 
@@ -209,13 +210,15 @@ class ScriptedDebuggee:
     def _value(self, expression: str) -> str:
         if "line_table" in expression:
             return TABLE
-        if "_rayside_stacks" in expression:
+        if "'rayside_hook.evaluated').begin(" in expression:
+            return repr([PROTOCOL])
+        if ".stacks(" in expression:
             return repr([STACKS])
         if ".of_process(" in expression:
             return repr([self.process])
         if ".summary(" in expression:
             return repr([self.summary])
-        if "].task(" in expression:  # with its secret values
+        if ".task(" in expression:  # with its secret values
             return repr([(self.task, "[]")])
         known = {
             "listdir": {FILE.rpartition("/")[0]: []},

@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 from bootstrap.dap.framing import Message
-from bootstrap.relay.sent import REACHED, TELLING
-from bootstrap.relay.tracing import COMPILE
+from bootstrap.hook.rayside_hook import evaluated
+from bootstrap.hook.rayside_hook.evaluated import compiled, reached
+from bootstrap.relay.sent import call
 from tests.integration.pythons import (
     Debuggee,
     debuggee,
@@ -31,7 +32,7 @@ from tests.integration.pythons import (
 from tests.patience import PATIENCE
 from tests.programs import program
 
-_STATE = "__import__('sys').modules['_rayside_compiled']._breakpoints"
+_STATE = "__import__('sys').modules['rayside_hook.evaluated.compiled']._breakpoints"
 
 # The differential test has so many programs; a longer run may ask for more.
 PROGRAMS = int(os.environ.get("RAYSIDE_TEST_PROGRAMS", "8"))
@@ -78,9 +79,8 @@ class Process:
         return await self.result()
 
     async def compile(self) -> None:
-        assert await self.running.evaluate(COMPILE) == "True"
-        await self.running.evaluate(REACHED.anew())
-        await self.running.evaluate(TELLING.anew())
+        assert await self.running.evaluate(call(compiled.begin)) == "True"
+        await self.running.evaluate(call(evaluated.begin, "a"))
 
     async def set(self, *markers: str, file: Path | None = None, **point: Any) -> None:
         """Sets a breakpoint at each marker; with a `condition`, `message` or `counted`, as the relay does."""
@@ -96,7 +96,7 @@ class Process:
                     "",
                     5.0,
                 )
-                await self.running.evaluate(REACHED.call("set_points", {key: values}))
+                await self.running.evaluate(call(reached.set_points, {key: values}))
                 spec["condition"] = f"__rayside__({key})"
             specs.append(spec)
         await self.running.client.set_breakpoints(str(file or self.running.script), specs)
@@ -202,7 +202,7 @@ def threaded(x):
 
 def is_original(name):
     code = globals()[name].__code__
-    breakpoints = sys.modules["_rayside_compiled"]._breakpoints
+    breakpoints = sys.modules["rayside_hook.evaluated.compiled"]._breakpoints
     return code is breakpoints.original(code)
 
 def comprehended(count):
@@ -271,6 +271,7 @@ async def test_a_stop_is_stepped_from_and_what_is_evaluated_there_does_not_stop(
 TRACED = """
 
 import rayside_hook.workarounds
+rayside_hook.workarounds.apply()
 
 def recorded(n):
     lines = set()
@@ -474,7 +475,7 @@ def read_by_a_compiler():
 
 def forked(folder):
     import os, signal
-    breakpoints = sys.modules["_rayside_compiled"]._breakpoints
+    breakpoints = sys.modules["rayside_hook.evaluated.compiled"]._breakpoints
     held, over = threading.Event(), threading.Event()
     def hold():
         with breakpoints._lock:
@@ -524,7 +525,7 @@ async def test_code_that_can_not_be_changed_is_traced_and_runs_as_it_is(
     module.write_text(MODULE)
 
     async with played(version, how, tmp_path, LATER) as process:
-        broken = "setattr(__import__('sys').modules['_rayside_inserted'], 'with_calls', None)"
+        broken = "setattr(__import__('sys').modules['rayside_hook.evaluated.inserted'], 'with_calls', None)"
         await process.running.evaluate(broken)
         await process.set("later", file=module)
         process.begin_call("come", str(tmp_path), way)
@@ -549,9 +550,9 @@ async def test_with_another_bytecode_than_ours_it_is_traced(version: str, how: s
     with started(version, how, tmp_path, FUNCTIONS) as running:
         await running.attach()
         await running.evaluate("setattr(__import__('bytecode'), '__version__', '0.13.0')")
-        assert await running.evaluate(COMPILE) == "False"
+        assert await running.evaluate(call(compiled.begin)) == "False"
         process = Process(running)
-        await running.evaluate(REACHED.anew())
+        await running.evaluate(call(evaluated.begin, "a"))
         await process.set("hot", condition="i == 2")
         process.begin_call("hot", 4)
         await running.go_on(await process.stop("hot"))
@@ -703,7 +704,7 @@ def come(folder):
 
 def here(_):
     import defines
-    original = sys.modules["_rayside_compiled"]._breakpoints.original
+    original = sys.modules["rayside_hook.evaluated.compiled"]._breakpoints.original
     functions = defines.first, defines.second, defines.third
     return [[each() for each in functions], [original(each.__code__).co_name for each in functions]]
 """
@@ -837,7 +838,7 @@ def relative(_):
 
 def coroutine(folder):
     import coroutine
-    original = sys.modules["_rayside_compiled"]._breakpoints.original
+    original = sys.modules["rayside_hook.evaluated.compiled"]._breakpoints.original
     return list(map(str, original(coroutine.waits.__code__).co_consts))
 """
 
@@ -927,9 +928,9 @@ async def test_programs_stop_as_with_debugpy_at_each_of_their_lines(
     with started(version, how, tmp_path, DIFFERENTIAL) as running:
         await running.attach()
         traced = {name: await run(running, file) for name, file in files.items()}
-        assert await running.evaluate(COMPILE) == "True"
-        await running.evaluate(REACHED.anew())
-        await running.evaluate(REACHED.call("set_points", {1: ("LOG is None", "", False, "", 5.0)}))
+        assert await running.evaluate(call(compiled.begin)) == "True"
+        await running.evaluate(call(evaluated.begin, "a"))
+        await running.evaluate(call(reached.set_points, {1: ("LOG is None", "", False, "", 5.0)}))
         for name, file in files.items():
             result, stops, is_traced = await run(running, file)
             assert not is_traced

@@ -87,7 +87,27 @@ def test_nothing_happens_where_nothing_may_wait_and_in_other_processes(
     assert (output.splitlines(), errors) == (["first line False", "first line False"], "")
 
 
-def test_without_the_jobs_package_it_says_so(tmp_path: Path) -> None:
-    output, errors = run(tmp_path, hook=tmp_path / "nowhere", env={"RAYSIDE_ATTACH_TIMEOUT": "1"})
+def test_the_package_of_the_job_comes_before_the_one_beside_the_start_file(tmp_path: Path) -> None:
+    """An older one may lack what the start file calls."""
+    (tmp_path / "older" / "rayside_hook").mkdir(parents=True)
+    (tmp_path / "older" / "rayside_hook" / "__init__.py").touch()
+    output, errors = run(tmp_path, hook=tmp_path / "older", env={"RAYSIDE_ATTACH_TIMEOUT": "1"})
     assert "first line False" in output
-    assert errors == "rayside: the driver is debugged from ray.init on: No module named 'rayside_hook'\n"
+    why = "No module named 'rayside_hook.early'"
+    assert errors == f"rayside: the driver is debugged from ray.init on: {why}\n"
+
+
+def test_without_the_jobs_package_the_one_beside_the_start_file_is_there_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    program = (
+        f"import importlib.util, runpy; runpy.run_path({str(HOOK / 'start.py')!r})\n"
+        "import rayside_hook.evaluated\n"
+        "names = 'start', 'bootstrap', 'evaluated', 'tracing'\n"
+        "print(rayside_hook.evaluated.__file__, *map(importlib.util.find_spec, names))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    package = HOOK / "rayside_hook" / "evaluated" / "__init__.py"
+    assert done.stdout.split() == [str(package), *["None"] * 4]

@@ -13,8 +13,9 @@ import pytest
 from bootstrap.dap.client import Client
 from bootstrap.dap.framing import Message
 from bootstrap.errors import DebuggerGone, RequestFailed
+from bootstrap.hook.rayside_hook.evaluated import reached
 from bootstrap.relay.connection import Connection
-from bootstrap.relay.sent import REACHED
+from bootstrap.relay.sent import call
 from tests.at_once import AT_ONCE
 from tests.integration.relay_debuggees import PACKAGE, TOKEN, Cluster, Session, relay_over
 
@@ -80,6 +81,26 @@ async def test_tasks_that_stop_at_once_are_seen_stepped_and_continued_each_by_it
         while len(await editor.threads()) > 1:
             await editor.event("thread", reason="exited")
         await editor.client.disconnect()
+
+
+async def test_where_the_package_is_not_there_debugpys_own_breakpoints_stop_and_the_editor_is_told_once(
+    tmp_path: Path,
+) -> None:
+    async with relay_over(tmp_path) as setting:
+        processes = await setting.cluster.start(WORK, count=2, has_package=False)
+        editor = await setting.attach({"job.py": [{"line": 3, "condition": "x == 1"}]})
+        stops = await editor.stops(2)
+        assert {stop["ray"]["task"] for stop in stops} == {"task-1", "task-2"}
+        for stop in stops:
+            frame = (await editor.frames(stop))[0]
+            assert (frame["source"]["path"], frame["line"]) == (str(setting.cluster.here / "job.py"), 3)
+            assert await editor.evaluate(stop, "x, y") == "(1, 2)"
+        told = (await editor.event("output", category="console"))["output"]
+        assert "has no package `rayside_hook`, and this relay version 1" in told
+        await editor.nothing("output", 0.2, category="console")
+        for stop in stops:
+            await editor.resume(stop)
+        assert [await process.end() for process in processes] == [["1", "3", "5"]] * 2
 
 
 async def test_a_debuggee_that_appears_later_has_the_breakpoints_and_one_that_is_used_again_keeps_them(
@@ -404,22 +425,14 @@ async def test_a_module_of_ours_is_there_for_each_thread_that_wants_it_at_the_sa
 
     async def task(thread: int) -> object:
         body = await connection.client.request("stackTrace", {"threadId": thread, "levels": 1})
-        await connection.send_once(REACHED)
-        return await connection.literal(REACHED.call("task"), body["stackFrames"][0]["id"])
+        return await connection.literal(call(reached.task), body["stackFrames"][0]["id"])
 
     async def nothing() -> None:
         """Sets nothing before the debuggee runs."""
 
-    class Slow(Connection):
-        """Takes a while to send a module, as over a slow network."""
-
-        async def run(self, expression: str, timeout: float, frame: int | None = None) -> Message:
-            await asyncio.sleep(0.3 if expression == REACHED.anew() else 0)
-            return await super().run(expression, timeout, frame)
-
-    connection = Slow(process.debuggee, heard)
+    connection = Connection(process.debuggee, heard)
     try:
-        await connection.attach({}, nothing)
+        await connection.attach({}, connection.begin)
         threads = [await stopped.get() for _ in range(2)]
         assert list(await asyncio.gather(*map(task, threads))) == ["task-1", "task-1"]
         await connection.detach(nothing)
@@ -427,7 +440,7 @@ async def test_a_module_of_ours_is_there_for_each_thread_that_wants_it_at_the_sa
         other = Connection(process.debuggee, heard)
         for _ in range(2):
             with pytest.raises(DebuggerGone):
-                await other.send_once(REACHED)
+                await other.begin()
     finally:
         await process.close()
 

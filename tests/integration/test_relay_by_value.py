@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from bootstrap.dap.client import Client
-from bootstrap.hook.evaluated.reached import EVENT, PATIENCE
+from bootstrap.hook.rayside_hook import evaluated
+from bootstrap.hook.rayside_hook.evaluated import reached
+from bootstrap.hook.rayside_hook.evaluated.reached import EVENT, PATIENCE
 from bootstrap.relay import messages
 from bootstrap.relay.installed import NO_FILE
-from bootstrap.relay.sent import REACHED
+from bootstrap.relay.sent import call
 from tests.integration.relay_debuggees import Cluster, Process, Session, relay_over
 
 pytestmark = pytest.mark.usefixtures("answers_in_full")
@@ -164,7 +166,7 @@ async def test_who_unpickles_does_not_wait_once_the_editor_has_gone(tmp_path: Pa
 async def test_who_waits_for_an_answer_goes_on_when_the_debugger_detaches(
     tmp_path: Path, in_process: bool
 ) -> None:
-    ask = "sys.modules['_rayside_reached'].ask({'key': 1, 'what': 'hit'})"
+    ask = call(reached.ask, {"key": 1, "what": "hit"})
     asks = f"print({ask}, flush=True)\n"
     cluster = Cluster(tmp_path)
     script = "import os, sys, time\n" + WAITS + asks + AT_ONCE
@@ -172,7 +174,7 @@ async def test_who_waits_for_an_answer_goes_on_when_the_debugger_detaches(
     try:
         client = await Client.connect("127.0.0.1", process.debuggee.port, tables=messages)
         await client.attach(exception_filters=None)
-        await client.request("evaluate", {"expression": REACHED.anew()})
+        await client.request("evaluate", {"expression": call(evaluated.begin, "a")})
         await process.until_printed()
         go(process)
         await Session(client).event(EVENT)

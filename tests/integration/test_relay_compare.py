@@ -18,8 +18,8 @@ import pytest
 from bootstrap.dap.framing import Message
 from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import NotRunning, RequestFailed
-from bootstrap.hook.evaluated.shown import LONGEST
-from bootstrap.redaction import REDACTED
+from bootstrap.hook.rayside_hook.evaluated.shown import LONGEST
+from bootstrap.hook.rayside_hook.redaction import REDACTED
 from bootstrap.relay import comparison
 from tests.integration.relay_debuggees import TOKEN, Setting, Wire, relay_over
 from tests.integration.relay_debuggees import Session as Attached

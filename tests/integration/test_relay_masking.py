@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import RequestFailed
-from bootstrap.redaction import REDACTED
+from bootstrap.hook.rayside_hook.redaction import REDACTED
 from bootstrap.relay.config import Masking
 from tests.integration.relay_debuggees import Session, relay_over
 

@@ -20,20 +20,22 @@ from bootstrap.dap.client import Client
 from bootstrap.dap.framing import Message, as_json
 from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import NotRunning, RequestFailed
+from bootstrap.hook.rayside_hook import tracing
 from bootstrap.hook.rayside_hook.children import EVENT as CHILD
 from bootstrap.relay import connection, dispatch, lifecycle
 from bootstrap.relay.config import digest_of
 from bootstrap.relay.debuggee import Debuggee, let_child_go
 from bootstrap.relay.lifecycle import BESIDE, POLLS_MISSED, SETTLING
+from bootstrap.relay.sent import call
 from bootstrap.relay.server import Relay
 from bootstrap.relay.thread_rows import ThreadRows
-from bootstrap.relay.tracing import SLEEP, WAKE
 from tests.at_once import AT_ONCE
 from tests.integration.relay_debuggees import TOKEN, Finding, Session, Wire
 from tests.integration.scripted_debuggees import FILE, ScriptedDebuggee
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.gate
+SLEEP, WAKE = call(tracing.sleep), call(tracing.wake)
 
 
 class Scripted(ScriptedDebuggee):
@@ -700,7 +702,7 @@ async def test_every_editor_is_told_once_that_its_file_is_another() -> None:
         evaluated = [
             arguments for debuggee in setting.debuggees for arguments in debuggee.received("evaluate")
         ]
-        assert sum("_rayside_line_table" in arguments["expression"] for arguments in evaluated) == 2
+        assert sum("line_table" in arguments["expression"] for arguments in evaluated) == 2
 
 
 # --- how they stop and go on -------------------------------------------------------------

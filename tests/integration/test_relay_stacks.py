@@ -17,7 +17,7 @@ import pytest
 
 from bootstrap.dap.framing import Message
 from bootstrap.errors import NotRunning
-from bootstrap.hook.evaluated.stacks import LONGEST, MOST, MOST_FRAMES
+from bootstrap.hook.rayside_hook.evaluated.stacks import LONGEST, MOST, MOST_FRAMES
 from bootstrap.relay import stacks
 from bootstrap.relay.lifecycle import SETTLING
 from tests.integration.relay_debuggees import TOKEN, Wire, relay_over
@@ -284,7 +284,7 @@ class Strange(Scripted):
     text = json.dumps({"threads": []})
 
     def _value(self, expression: str) -> str:
-        return repr([self.text]) if "_rayside_stacks" in expression else super()._value(expression)
+        return repr([self.text]) if ".stacks(" in expression else super()._value(expression)
 
 
 async def test_what_a_strange_process_says_is_bounded_and_cleaned() -> None:

@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 
 from bootstrap.dap.framing import Message
-from bootstrap.hook.evaluated.remote_calls import EVENT, MOST_FRAMES
-from bootstrap.hook.evaluated.task_starts import PATIENCE as WAITS
+from bootstrap.hook.rayside_hook import evaluated
+from bootstrap.hook.rayside_hook.evaluated import reached, remote_calls, task_starts
+from bootstrap.hook.rayside_hook.evaluated.remote_calls import EVENT, MOST_FRAMES
+from bootstrap.hook.rayside_hook.evaluated.task_starts import PATIENCE as WAITS
 from bootstrap.relay import messages
-from bootstrap.relay.sent import REACHED, REMOTE_CALLS, TASK_STARTS
+from bootstrap.relay.sent import call
 from tests.integration.pythons import Debuggee, debuggee, each_python, hows_environment, python_of
 from tests.patience import PATIENCE
 
@@ -218,9 +220,8 @@ class Process:
         return stop
 
     async def expect(self, calls: dict[int, tuple[str, str]]) -> None:
-        await self.running.evaluate(REACHED.for_connection("a"))
-        await self.running.evaluate(TASK_STARTS.for_connection("a"))
-        assert await self.running.evaluate(TASK_STARTS.call("expect", calls)) == "True"
+        await self.running.evaluate(call(evaluated.begin, "a"))
+        assert await self.running.evaluate(call(task_starts.expect, calls)) == "True"
 
 
 @asynccontextmanager
@@ -228,9 +229,8 @@ async def played(version: str, how: str, folder: Path) -> AsyncIterator[Process]
     environment = hows_environment(how)
     with debuggee(python_of(version), folder, _BEGIN + _RAY + _PROGRAM, [how], environment) as running:
         await running.attach()
-        await running.evaluate(REACHED.for_connection("a"))
-        await running.evaluate(REMOTE_CALLS.for_connection("a"))
-        assert await running.evaluate(REMOTE_CALLS.call("begin")) == "True"
+        await running.evaluate(call(evaluated.begin, "a"))
+        assert await running.evaluate(call(remote_calls.begin)) == "True"
         yield Process(running)
         await running.client.disconnect()
 
@@ -253,7 +253,7 @@ async def test_the_first_call_of_a_step_is_told_before_it_is_made(
         assert [frame["line"] for frame in told["frames"][:1]] == lines
         assert {frame["name"] for frame in told["frames"]} == {"deep"}
         assert {frame["source"]["path"] for frame in told["frames"]} == {str(process.running.script)}
-        await process.running.evaluate(REACHED.call("answered", told["number"], True))
+        await process.running.evaluate(call(reached.answered, told["number"], True))
         done = await process.event()
         assert (done["what"], done["key"], done["taskId"]) == ("called", told["key"], f"{7:048x}")
         # The second call of the line is not told.
@@ -282,7 +282,7 @@ async def test_a_call_that_fails_says_so_and_fails(version: str, how: str, tmp_p
         stop = await process.step(await process.running.stopped(), "next", "next")
         await process.running.go_on(stop, "stepIn")
         told = await process.event()
-        await process.running.evaluate(REACHED.call("answered", told["number"], True))
+        await process.running.evaluate(call(reached.answered, told["number"], True))
         done = await process.event()
         assert (done["what"], done["taskId"]) == ("called", "")
         await process.running.go_on(await process.running.stopped())
@@ -306,7 +306,7 @@ async def test_the_task_that_is_expected_stops_and_no_other(
         assert await asyncio.wait_for(process.result(), WAITS / 2) == 2
         process.begin("begins", "work", "ab", 6)  # it waits for its id
         await asyncio.sleep(0.3)
-        await process.running.evaluate(TASK_STARTS.call("expect", {3: ("work", "ab")}))
+        await process.running.evaluate(call(task_starts.expect, {3: ("work", "ab")}))
         told = await process.event()
         assert (told["what"], told["key"]) == ("entered", 3)
         stop = await process.stop("first")

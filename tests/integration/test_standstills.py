@@ -27,6 +27,7 @@ debugpy.configure(subProcess=False)
 debugpy.listen(("127.0.0.1", 0))
 sys.path.insert(0, sys.argv[1])
 from rayside_hook import tracing, workarounds
+workarounds.apply()
 
 tracing.sleep()
 tracing.wake_by_itself()
@@ -104,6 +105,7 @@ debugpy.configure(subProcess=False)
 debugpy.listen(("127.0.0.1", 0))
 sys.path.insert(0, sys.argv[1])
 from rayside_hook import tracing, workarounds
+workarounds.apply()
 
 tracing.sleep()
 released = threading.Event()
@@ -146,6 +148,7 @@ debugpy.configure(subProcess=False)
 debugpy.listen(("127.0.0.1", 0))
 sys.path.insert(0, sys.argv[1])
 from rayside_hook import tracing, workarounds
+workarounds.apply()
 
 sys.addaudithook(lambda event, arguments: None)  # as the hook does
 
@@ -176,15 +179,17 @@ print("went on", flush=True)
 SETS = """\
 import sys, threading, time
 
-if "before" in sys.argv:  # as Ray's hook does; the relay sends the same text later
+if "before" in sys.argv:  # as Ray's hook does; the relay has it applied later
     sys.path.insert(0, sys.argv[1])
     from rayside_hook import tracing, workarounds
+    workarounds.apply()
 import debugpy
 
 debugpy.configure(subProcess=False)
 debugpy.listen(("127.0.0.1", 0))
 sys.path.insert(0, sys.argv[1])
 from rayside_hook import tracing, workarounds
+workarounds.apply()
 
 tracing.wake()
 within, errors = set(), []

@@ -21,12 +21,14 @@ from typing import Any
 import pytest
 
 from bootstrap.dap.framing import Message
+from bootstrap.hook.rayside_hook import tracing
 from bootstrap.hook.rayside_hook.handshake import proof
-from bootstrap.relay.tracing import SLEEP, WAKE
+from bootstrap.relay.sent import call
 from tests.integration.pythons import Debuggee, debuggee, environment_of, python_of
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.gate
+SLEEP, WAKE = call(tracing.sleep), call(tracing.wake)
 
 TOKEN = "the token of the cluster"
 PYTHONS = os.environ.get("RAYSIDE_TEST_PYTHONS", sys.executable).split(os.pathsep)

@@ -18,18 +18,9 @@ from bootstrap.dap.comparison import drawn
 from bootstrap.dap.expressions import LONGEST as LONGEST_EXPRESSION
 from bootstrap.dap.expressions import refusal_of
 from bootstrap.dap.framing import Message
-from bootstrap.hook.evaluated import arrays
-from bootstrap.hook.evaluated import shown as module_of_shown
-from bootstrap.hook.evaluated.shown import LONGEST, LONGEST_WITHIN, shown
-from bootstrap.hook.evaluated.summary import asked, summary
+from bootstrap.hook.rayside_hook.evaluated.shown import LONGEST, LONGEST_WITHIN, shown
+from bootstrap.hook.rayside_hook.evaluated.summary import asked, summary
 from bootstrap.relay.comparison import grouped
-
-
-@pytest.fixture(autouse=True)
-def _shown_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has shown.py where summary.py looks for it in a debuggee."""
-    monkeypatch.setitem(sys.modules, "_rayside_shown", module_of_shown)
-    monkeypatch.setitem(sys.modules, "_rayside_arrays", arrays)
 
 
 def value_of(expression: str, **names: Any) -> dict[str, Any]:

@@ -188,7 +188,7 @@ def test_the_drivers_own_fields_take_the_place_of_what_only_we_have_set(
     assert hooked == [
         {
             "working_dir": "gcs://_ray_pkg_2.zip",
-            "py_modules": ["/own"],
+            "py_modules": ["/own", "gcs://_ray_pkg_1.zip"],  # the latter has what the relay calls
             "env_vars": {"WORD": "x", **RAISED},
         }
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.hook.evaluated import line_table
+from bootstrap.hook.rayside_hook.evaluated import line_table
 from bootstrap.relay.source_files import MOST_LOCATIONS, Lines, locations
 
 SOURCE = """\

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
 
-from bootstrap.redaction import REDACTED
+from bootstrap.hook.rayside_hook.redaction import REDACTED
 from bootstrap.relay.config import UNSET, Masking
 from bootstrap.relay.connection import Connection
 from bootstrap.relay.masking import Masks, masked_breakpoint
@@ -21,7 +20,9 @@ class Telling:
     def __init__(self, told: object) -> None:
         self.told = told
 
-    async def literal(self, expression: str, *, timeout: float, modules: Sequence[object]) -> object:
+    has_package = True
+
+    async def literal(self, expression: str, *, timeout: float) -> object:
         return self.told
 
 

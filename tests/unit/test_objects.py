@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.hook.evaluated.objects import _Objects, held
+from bootstrap.hook.rayside_hook.evaluated.objects import _Objects, held
 from bootstrap.settings import ROOT
 
 
@@ -73,7 +73,7 @@ def test_what_is_chosen_is_held() -> None:
 ENDING = """
 import gc, sys, threading
 sys.path.insert(0, sys.argv[1])
-from bootstrap.hook.evaluated.objects import _Objects
+from bootstrap.hook.rayside_hook.evaluated.objects import _Objects
 ends, goes_on = threading.Event(), threading.Event()
 
 def generator():
@@ -103,7 +103,7 @@ print("goes on")
 FORBIDS = """
 import gc, sys
 sys.path.insert(0, sys.argv[1])
-from bootstrap.hook.evaluated.objects import _Objects
+from bootstrap.hook.rayside_hook.evaluated.objects import _Objects
 
 def audit(event, arguments):
     if event == "gc.get_objects":

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.hook.evaluated import line_table
+from bootstrap.hook.rayside_hook.evaluated import line_table
 from bootstrap.relay import translation
 from bootstrap.relay.breakpoint_state import Result
 from bootstrap.relay.desired import Desired

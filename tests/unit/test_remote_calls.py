@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
@@ -10,7 +9,9 @@ from typing import Any, cast
 import pytest
 
 from bootstrap.dap.framing import Message
-from bootstrap.hook.evaluated.remote_calls import EVENT, MOST_FRAMES
+from bootstrap.hook.rayside_hook.evaluated.reached import answered as told
+from bootstrap.hook.rayside_hook.evaluated.remote_calls import EVENT, MOST_FRAMES, begin
+from bootstrap.hook.rayside_hook.evaluated.task_starts import expect
 from bootstrap.relay import messages, remote_calls
 from bootstrap.relay.connection import Connection
 from bootstrap.relay.debuggee import Debuggee
@@ -18,14 +19,12 @@ from bootstrap.relay.fan_out import BackgroundTasks
 from bootstrap.relay.installed import Installed
 from bootstrap.relay.remote_calls import MOST_EXPECTED, RemoteCalls
 from bootstrap.relay.remote_calls import MOST_FRAMES as MOST_SHOWN
-from bootstrap.relay.sent import REMOTE_CALLS, TASK_STARTS
 from bootstrap.relay.source_files import Files
 from bootstrap.relay.translation import Ids
 from bootstrap.relay.worker import Worker, Workers
 from tests.played import played
 
 TASK = "ab" * 24
-_EXPECT = TASK_STARTS.call("expect", {}).removesuffix("{})")
 
 
 class Recorded:
@@ -39,24 +38,18 @@ class Recorded:
         self.expected: list[dict[int, tuple[str, str]]] = []
         self.answers: list[tuple[int, bool]] = []
 
-    async def literal(self, expression: str, frame: None = None, **_: Any) -> object:
-        assert expression == REMOTE_CALLS.call("begin")
+    async def ask(self, timeout: float, function: Callable[..., object]) -> object:
+        assert function is begin
         self.asked += 1
         return self.has_ray
 
-    async def send_once(self, *_: object) -> None:
+    async def tell(self, timeout: float, function: Callable[..., object], *arguments: Any) -> None:
         await asyncio.sleep(0)
-
-    async def run(self, expression: str, timeout: float) -> Message:
-        if expression.startswith(_EXPECT):
-            self.expected.append(ast.literal_eval(expression.removeprefix(_EXPECT)[:-1]))
+        if function is expect:
+            self.expected.append({**arguments[0]})
         else:
-            call = ast.parse(expression, mode="eval").body
-            assert isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
-            assert call.func.attr == "answered"
-            number, answer = map(ast.literal_eval, call.args)
-            self.answers.append((number, answer))
-        return {}
+            assert function is told
+            self.answers.append(arguments)
 
 
 class Setting:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.hook.evaluated.reached import PATIENCE
+from bootstrap.hook.rayside_hook.evaluated.reached import PATIENCE
 from bootstrap.relay.breakpoint_state import WITHIN, Gather, HitCondition
 from bootstrap.relay.desired import Desired, ExceptionFilters
 from bootstrap.relay.stop_points import FunctionBreakpoint, LineBreakpoint

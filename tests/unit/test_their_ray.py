@@ -253,7 +253,7 @@ def test_workers_get_debugpy_whatever_modules_the_driver_names(
 
     monkeypatch.setattr(driver, "hooked", hooked)
     merged = {**job, **({"py_modules": drivers} if drivers else {})}
-    expected = [*(drivers or ["gcs://mine.zip"]), *carried]
+    expected = [*(drivers or ["gcs://mine.zip"]), *carried, "gcs://hook.zip"]
     assert driver.on_init(merged)["py_modules"] == expected
 
 

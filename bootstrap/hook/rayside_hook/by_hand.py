@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import pathlib
 import sys
 from typing import Any
 
@@ -45,7 +46,12 @@ def on_init(runtime_env: dict[str, Any] | None) -> dict[str, Any]:
     os.environ.pop(_VARIABLE, None)
     own = dict(runtime_env or {})
     variables = {name: os.environ[name] for name in (_POST_MORTEM, whose.USER_VARIABLE) if name in os.environ}
-    hooked = {**own, "env_vars": {**variables, **(own.get("env_vars") or {})}}
+    hooked = {
+        **own,
+        "env_vars": {**variables, **(own.get("env_vars") or {})},
+        # The relay calls it in the workers.
+        "py_modules": [*(own.get("py_modules") or []), str(pathlib.Path(__file__).parent)],
+    }
     try:
         return driver.hooked(hooked, timeout, math.inf)
     except Exception as error:

@@ -29,8 +29,8 @@ _JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 def on_init(runtime_env: dict[str, Any]) -> dict[str, Any]:
     """Returns the runtime_env for the workers. Raises ValueError where the job's and the driver's contradict.
 
-    The user's own fields are as without a debugger: what was added to send this package is gone again,
-    from the workers, from a second `ray.init` and from other programs that this one starts.
+    The user's own fields are as without a debugger, and the workers get this package besides; what was added
+    to send it is gone again from a second `ray.init` and from other programs that this one starts.
     """
     requested = os.environ.get("RAYSIDE_GIVEN")
     job = dict(json.loads(os.environ[_JOB])["runtime_env"] or {})
@@ -56,9 +56,9 @@ def on_init(runtime_env: dict[str, Any]) -> dict[str, Any]:
 
 
 def _carried(modules: list[str]) -> list[str]:
-    """Returns the modules, just before this package, that workers need for it: the debugger's, if any."""
+    """Returns the modules that workers need: the debugger's, if any, and this package."""
     count = int(os.environ.get("RAYSIDE_CARRIED", "0"))
-    return modules[-1 - count : -1]
+    return modules[-1 - count :]
 
 
 def hooked(runtime_env: dict[str, Any], timeout: float, waited_until: float) -> dict[str, Any]:

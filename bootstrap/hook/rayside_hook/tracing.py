@@ -1,8 +1,8 @@
 """Turns debugpy's tracing off in a whole process, and on again, so that listening costs nothing.
 
 Once debugpy listens, Python calls it at every call of a function, debugger or not: a loop of small calls
-took nine times as long (Python 3.11). Ray's hook imports this module; the relay sends its text to
-processes that have no hook. It leans on pydevd, debugpy's engine: `PyDB` in pydevd.py and pydevd_tracing.py.
+took nine times as long (Python 3.11). It leans on pydevd, debugpy's engine: `PyDB` in pydevd.py
+and pydevd_tracing.py.
 Awake is where `threading.gettrace()` is set, for pydevd itself sets it.
 """
 

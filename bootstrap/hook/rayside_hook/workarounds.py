@@ -1,7 +1,6 @@
 """Works around faults of Python and of pydevd, debugpy's engine, that disturb the programs of this process.
 
-Ray's hook imports this module; the relay sends its text to processes that have no hook. It leans on pydevd
-1.8.22: `PyDB` in pydevd.py, and pydevd_tracing.py.
+It leans on pydevd 1.8.22: `PyDB` in pydevd.py, and pydevd_tracing.py.
 """
 
 from __future__ import annotations
@@ -35,7 +34,8 @@ def know_files_by_folder(debugger: Any) -> None:
     """Has pydevd take files for Python's or for its own only where those lie, and not by their name alone.
 
     Its table of names (pydevd_dont_trace_files.py) has `io.py`, `queue.py`, `socket.py` and others: where a
-    user's file had such a name, nothing stopped in it, and no step went into it.
+    user's file had such a name, nothing stopped in it, and no step went into it. This package's files are
+    taken for pydevd's own, wherever they lie.
     """
     by_name = debugger._internal_get_file_type
     if hasattr(by_name, _BY_FOLDER):
@@ -44,16 +44,28 @@ def know_files_by_folder(debugger: Any) -> None:
     known = (f"{pythons}/encodings/", f"{pydevds}/", "<")
 
     def _internal_get_file_type(self: Any, path: tuple[str, str, str]) -> int | None:
+        if _is_ours(path[0]):
+            return int(self.PYDEV_FILE)
         kind: int | None = by_name(self, path)
         # Packages may lie below Python's own folder.
         is_pythons = path[0] == f"{pythons}/{path[2]}"
         return kind if kind is None or is_pythons or path[0].startswith(known) else None
 
+    is_users = debugger.in_project_roots_filename_uncached
+
+    def in_project_roots_filename_uncached(self: Any, path: str) -> bool:
+        return not _is_ours(path) and bool(is_users(self, path))
+
     setattr(_internal_get_file_type, _BY_FOLDER, True)
     debugger._internal_get_file_type = _internal_get_file_type
+    debugger.in_project_roots_filename_uncached = in_project_roots_filename_uncached
     pydevd = sys.modules["pydevd"].get_global_debugger()
     if pydevd is not None:
         pydevd.clear_dont_trace_start_end_patterns_caches()
+
+
+def _is_ours(path: str) -> bool:
+    return "rayside_hook" in path.split("/")[-3:-1]
 
 
 def list_frames_safely() -> None:
@@ -145,7 +157,3 @@ def set_trace_functions_safely() -> None:
         sys.settrace = _settrace
     else:
         pydevds._original_tracing = _settrace
-
-
-# Also where the relay sends this text. What is pickled by value is not run: attach.py calls it.
-apply()

@@ -1,24 +1,19 @@
-"""Says inside a debuggee which functions it has that the debugger would stop in.
-
-It needs the debuggee to have reached.py and objects.py.
-"""
+"""Says inside a debuggee which functions it has that the debugger would stop in."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from types import FunctionType
 from typing import Any
 
-_REACHED, _OBJECTS = "_rayside_reached", "_rayside_objects"  # the names that sent.py gives them
+from . import objects, reached
 
 
 def are_loaded(names: Iterable[str]) -> list[bool]:
     """Returns, for each name, whether this process has such a function that the debugger would stop in."""
-    reached = sys.modules[_REACHED]
     pydevd = reached.debugger()
     last_names = {name.rpartition(".")[2] for name in names}
-    found = sys.modules[_OBJECTS].held(lambda code: code.co_name in last_names)
+    found = objects.held(lambda code: code.co_name in last_names)
     functions = [each for each in found if type(each) is FunctionType]
 
     users = [function for function in functions if _is_users(pydevd, function)]

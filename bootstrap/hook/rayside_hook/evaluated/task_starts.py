@@ -6,8 +6,7 @@ arguments, does not stop. The id is known only once the task is submitted: a tas
 comes earlier waits for it, for at most PATIENCE.
 
 It leans on `execution_infos` and `get_execution_info` of Ray's FunctionActorManager (Ray 2.39 to 2.60), and
-on pydevd 1.8.22: `internal_step_in_thread` in pydevd_comm.py does what `_step_in` does. It needs reached.py
-in the process.
+on pydevd 1.8.22: `internal_step_in_thread` in pydevd_comm.py does what `_step_in` does.
 """
 
 from __future__ import annotations
@@ -21,16 +20,17 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from .. import tracing
+from . import reached
+
 EVENT = "raysideRemoteCall"  # as in remote_calls.py
 # Seconds that a task waits for the id of the one that is expected.
 PATIENCE = 2.0
-_NAME, _REACHED = "_rayside_task_starts", "_rayside_reached"  # the names that sent.py gives them
 _MARK = "_rayside_starts"
 _NOT_STEPPING, _RUNS, _STEP_IN, _STEP_IN_MY_CODE = -1, 1, 107, 144  # pydevd's constants
 
 _changed = threading.Condition()
 _expected: dict[int, tuple[str, str]] = {}
-_relay: Any = None  # the module reached.py of the connection that expects them
 
 
 def expect(calls: Mapping[int, tuple[str, str]]) -> bool:
@@ -40,7 +40,6 @@ def expect(calls: Mapping[int, tuple[str, str]]) -> bool:
         calls: of each call its function's bare name, and its task's id in hex, empty while that is not known;
             by the relay's number.
     """
-    global _relay
     worker = sys.modules.get("ray._private.worker")
     if worker is None:
         return False
@@ -48,7 +47,6 @@ def expect(calls: Mapping[int, tuple[str, str]]) -> bool:
     with _changed:
         _expected.clear()
         _expected.update(calls)
-        _relay = sys.modules[_REACHED]
         _changed.notify_all()
     if calls:
         _wrap_later(type(manager))
@@ -65,7 +63,7 @@ def _wrap_later(owner: Any) -> None:
     @functools.wraps(get)
     def get_execution_info(self: Any, *args: Any, **kwargs: Any) -> Any:
         info = get(self, *args, **kwargs)
-        module: Any = sys.modules.get(_NAME)
+        module: Any = sys.modules.get(__name__)
         return info if module is None or not module._expected else module.wrapped(info)
 
     setattr(get_execution_info, _MARK, True)
@@ -82,8 +80,8 @@ def wrapped(info: Any) -> Any:
     # Ray reads attributes of an actor's method, which this copies.
     @functools.wraps(function)
     def task(*args: Any, **kwargs: Any) -> Any:
-        # It is looked up: the module is made anew for each connection.
-        module: Any = sys.modules.get(_NAME)
+        # It is looked up: the module is imported anew for each connection.
+        module: Any = sys.modules.get(__name__)
         if module is None or not module._expected:
             return function(*args, **kwargs)
         return module.run(name, function, args, kwargs)
@@ -122,7 +120,7 @@ def _awaited(name: str) -> int:
     task = task_id()
     until = time.monotonic() + PATIENCE
     with _changed:
-        while not _relay._is_detached:
+        while not reached._is_detached:
             for call, (_, expected) in _expected.items():
                 if task and expected == task:
                     del _expected[call]
@@ -146,8 +144,8 @@ def task_id() -> str:
 
 def _step_in(call: int) -> Any:
     """Has this thread stop at the user's next line; returns pydevd's state of it, and a mark of this step."""
-    pydevd = _relay.debugger()
-    if pydevd is None or not _relay.send(EVENT, {"key": call, "what": "entered"}):
+    pydevd = reached.debugger()
+    if pydevd is None or not reached.send(EVENT, {"key": call, "what": "entered"}):
         return None
     # It would say, once, that a step in has left out the code of Ray's that calls an actor's method.
     pydevd.notify_skipped_step_in_because_of_filters = lambda frame: None
@@ -178,7 +176,5 @@ def _end(step: tuple[Any, Any]) -> None:
     info.step_in_initial_location = None
     info.update_stepping_info()
     # It sleeps again: compiled.py decides that or, where there has been no breakpoint, tracing.py.
-    tracing = sys.modules.get("_rayside_tracing")
-    settle = getattr(_relay.debugger(), "rayside_settle", None) or getattr(tracing, "settle", None)
-    if settle is not None:
-        settle()
+    settle = getattr(reached.debugger(), "rayside_settle", tracing.settle)
+    settle()

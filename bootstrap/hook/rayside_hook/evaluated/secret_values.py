@@ -1,7 +1,7 @@
 """Finds the values in a debuggee that have a secret's name, for the relay to mask them.
 
 It looks at the variables of the user's frames and modules, and into containers and objects, but calls nothing
-of theirs: no property, no `repr`. It needs redaction.py, which is sent as a module of its own.
+of theirs: no property, no `repr`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from contextlib import suppress
 from types import FrameType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
+from ..redaction import SHORTEST, SecretNames
+
 # Limits of one search: of its values, of the characters of each and of all, and of the seconds that it takes.
 MOST, LONGEST, LONGEST_IN_ALL, MOST_SECONDS = 100, 4_096, 16_384, 0.2
 # The same of the objects looked at and how deep they lie, of the items of one, and of one thread's frames.
@@ -28,9 +30,7 @@ _NOT_LOOKED_INTO = (ModuleType, FunctionType, type, FrameType, int, float, compl
 
 class _Search:
     def __init__(self, rule: str) -> None:
-        names = sys.modules["_rayside_redaction"]
-        self._is_secret = names.SecretNames(rule).include
-        self._shortest = names.SHORTEST
+        self._is_secret = SecretNames(rule).include
         self.seen: set[int] = set()
         self._taken: set[int] = set()  # containers
         self._until = time.monotonic() + MOST_SECONDS
@@ -59,7 +59,7 @@ class _Search:
             value = bytes.__getitem__(value, slice(LONGEST + 1)).decode("utf-8", "replace")
         if _is(value, str):
             text = str.__str__(value)
-            if self._shortest <= len(text) <= min(LONGEST, self._room) and text not in self.values:
+            if SHORTEST <= len(text) <= min(LONGEST, self._room) and text not in self.values:
                 self.values[text] = None
                 self._room -= len(text)
         elif not _is(value, dict, list, tuple, set, frozenset):

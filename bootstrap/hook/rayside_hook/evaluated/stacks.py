@@ -132,8 +132,7 @@ def _file(frame: FrameType) -> str:
 
 
 def _is_the_hooks(frame: FrameType) -> bool:
-    """Returns whether the frame is of the hook, or of what the relay has sent (sent.py names that)."""
-    return Path(_file(frame)).parent.name == "rayside_hook" or _file(frame).startswith("<frozen _rayside_")
+    return "rayside_hook" in Path(_file(frame)).parts[-3:-1]
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:

@@ -5,7 +5,7 @@ the thread asks the relay before it submits the task, and waits until every debu
 tells the task's id. Nothing is added to the call, and a thread that does not step in pays one comparison.
 
 It leans on `_remote` of Ray's RemoteFunction, ActorMethod and ActorClass, and on pydevd 1.8.22: on what
-`_do_wait_suspend` in its main module leaves in the thread's state. It needs reached.py in the process.
+`_do_wait_suspend` in its main module leaves in the thread's state.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
+from . import reached
+
 EVENT = "raysideRemoteCall"
 # Seconds that the call waits for the relay; then the task is submitted all the same.
 PATIENCE = 2.0
 # The most frames of the caller that are told, and the most characters of each name in them.
 MOST_FRAMES, LONGEST = 50, 500
-_NAME, _REACHED = "_rayside_remote_calls", "_rayside_reached"  # the names that sent.py gives them
 _MARK = "_rayside_notices"
 # pydevd's commands: CMD_STEP_INTO, CMD_STEP_INTO_MY_CODE, and what these become in a coroutine.
 _STEP_IN, _STEPPING_IN = (107, 144), (107, 144, 206)
@@ -47,7 +48,7 @@ def begin() -> bool:
     function, actor = sys.modules.get("ray.remote_function"), sys.modules.get("ray.actor")
     if function is None or actor is None:
         return False
-    _tell_of_other_code(sys.modules[_REACHED].debugger())
+    _tell_of_other_code(reached.debugger())
     _notice(function.RemoteFunction, lambda remote: str(remote._function_name).rpartition(".")[2])
     _notice(actor.ActorMethod, lambda method: str(method._method_name))
     _notice(actor.ActorClass, lambda _: "__init__")
@@ -75,8 +76,8 @@ def _notice(owner: Any, name_of: Callable[[Any], str]) -> None:
 
     @functools.wraps(submit)
     def _remote(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # It is looked up: the module is made anew for each connection.
-        module: Any = sys.modules.get(_NAME)
+        # It is looked up: the module is imported anew for each connection.
+        module: Any = sys.modules.get(__name__)
         call = module.called(self, name_of, sys._getframe(1)) if module is not None else 0
         if not call:
             return submit(self, *args, **kwargs)
@@ -111,7 +112,6 @@ def called(remote: Any, name_of: Callable[[Any], str], frame: FrameType | None) 
     info.step_in_initial_location = _Told(began)
     call = next(_calls)
     try:
-        reached = sys.modules[_REACHED]
         told = {
             **{"key": call, "what": "call", "function": name_of(remote)[:LONGEST]},
             **{"frames": [*_frames(frame)], "threadId": _thread_id()},
@@ -128,7 +128,7 @@ def submitted(call: int, result: Any) -> None:
     with suppress(Exception):
         task = _task_of(result)
     with suppress(Exception):
-        sys.modules[_REACHED].send(EVENT, {"key": call, "what": "called", "taskId": task})
+        reached.send(EVENT, {"key": call, "what": "called", "taskId": task})
 
 
 def _task_of(result: Any) -> str:
@@ -153,7 +153,7 @@ def task_id() -> str:
 
 def _frames(frame: FrameType | None) -> Iterator[dict[str, Any]]:
     """Returns DAP's StackFrame, without an id, for each of the user's own frames from there on."""
-    files, pydevd = sys.modules["pydevd_file_utils"], sys.modules[_REACHED].debugger()
+    files, pydevd = sys.modules["pydevd_file_utils"], reached.debugger()
     number = 0
     while frame is not None and number < MOST_FRAMES:
         path = files.get_abs_path_real_path_and_base_from_frame(frame)

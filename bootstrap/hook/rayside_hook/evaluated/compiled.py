@@ -1,9 +1,7 @@
 """Compiles breakpoints into the functions that have them, so that nothing else of a process is traced.
 
 pydevd keeps the breakpoints; what is replaced is only how a line is noticed, and stopping.py then stops. What
-can't be compiled in has the process traced, as without this module: see `_Breakpoints`. It needs tracing.py,
-inserted.py, entering.py, objects.py, stopping.py, uncaught.py and made.py in the process, under the names
-that sent.py gives them, with what those need.
+can't be compiled in has the process traced, as without this module: see `_Breakpoints`.
 
 It leans on pydevd 1.8.22, on the names in `begin` and the functions below it.
 """
@@ -15,24 +13,18 @@ import sys
 import threading
 import time
 import weakref
-from contextlib import AbstractContextManager
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-# These are the names that sent.py gives.
-_TRACING, _INSERTED, _MADE = "_rayside_tracing", "_rayside_inserted", "_rayside_made"
-_ENTERING, _STOPPING, _UNCAUGHT = "_rayside_entering", "_rayside_stopping", "_rayside_uncaught"
-_OBJECTS = "_rayside_objects"
+from .. import tracing
+from . import entering, inserted, made, objects, stopping, uncaught
+
 _SETTLE = "rayside_settle"  # tracing.py asks pydevd's debugger for it
 # Seconds until the frames that ran before their breakpoints are looked at again; it doubles up to the latter.
 _SOONEST, _LATEST = 0.25, 4.0
 # After a look, as many times the processor's time that it took pass before the next: with five million
 # objects one takes half a second.
 _LEAST_SHARE = 20
-
-
-def _module(name: str) -> Any:
-    return sys.modules[name]
 
 
 class _Breakpoints:
@@ -48,7 +40,7 @@ class _Breakpoints:
     """
 
     def __init__(self) -> None:
-        self.traced, self.codes = False, _module(_MADE).Codes()
+        self.traced, self.codes = False, made.Codes()
         self._process, self._own_lock = os.getpid(), threading.RLock()
         self._as_is: weakref.WeakSet[FunctionType] = weakref.WeakSet()  # these stay as they were
         self._came = self._main_comes = False
@@ -71,18 +63,16 @@ class _Breakpoints:
     # --- code --------------------------------------------------------------------------------
 
     def original(self, code: CodeType) -> CodeType:
-        original: CodeType = self.codes.original(code)
-        return original
+        return self.codes.original(code)
 
     def compiled_in(self, code: CodeType, namespace: dict[str, Any]) -> CodeType:
         if not self.codes.lines(code):
             return code
-        with _module(_STOPPING).passed_over(), self._lock, _ours():
-            made: CodeType = self.codes.compiled_in(code, namespace)
-        return made
+        with stopping.passed_over(), self._lock, entering.Ours():
+            return self.codes.compiled_in(code, namespace)
 
     def watches(self, filename: str) -> bool:
-        return bool(self.codes.watches(filename))
+        return self.codes.watches(filename)
 
     # --- what changes ------------------------------------------------------------------------
 
@@ -90,27 +80,26 @@ class _Breakpoints:
         """Compiles in what pydevd has now, takes out what it has no more, and wakes or sleeps."""
         if self._is_in_request:
             return
-        pydevd = _module(_STOPPING).debugger()
+        pydevd = stopping.debugger()
         if pydevd is None:
             return
         # What is looked at; to let it go may run the program's own finalizers, for which the lock is free.
         held: list[Any] = []
-        with self._lock, _ours():
-            files, others = _module(_STOPPING).wanted(pydevd)
+        with self._lock, entering.Ours():
+            files, others = stopping.wanted(pydevd)
             changed = files != self.codes.files
             if changed:
                 self.codes.set(files)
-                _module(_ENTERING).watch(self)
+                entering.watch(self)
             lacking: list[FrameType] = []
             if changed or (self.traced and time.monotonic() >= self._not_before):
                 self.traced = True  # also where compiling them in is interrupted
                 self.traced = not self._compile(lacking, held)
-            tracing = _module(_TRACING)
             if self.traced or others or tracing.something_else_to_stop_at(pydevd):
                 if changed or not self._awake:
                     tracing.wake()
                 self._awake = True
-                _module(_STOPPING).notice_lines_of(lacking)
+                stopping.notice_lines_of(lacking)
             else:
                 self._awake = False
                 tracing.sleep()
@@ -121,7 +110,7 @@ class _Breakpoints:
 
     def _trace(self) -> None:
         self.traced = self._awake = True
-        _module(_TRACING).wake()
+        tracing.wake()
 
     def _compile(self, lacking: list[FrameType], held: list[Any]) -> bool:
         """Has each function have the code that it should; returns whether all code has its breakpoints.
@@ -133,18 +122,18 @@ class _Breakpoints:
         complete = True
         # Twice, where there are any: between two looks a frame may make a function, and end.
         for _ in range(2 if self.codes.files else 1):
-            objects, frames = _module(_OBJECTS).held(self.codes.concerns), sys._current_frames()
-            held += [objects, frames]
+            found, frames = objects.held(self.codes.concerns), sys._current_frames()
+            held += [found, frames]
             if self.codes.files:
-                lacking += self._lacking(objects, frames)
-            complete = self._replace(objects)
+                lacking += self._lacking(found, frames)
+            complete = self._replace(found)
         self._not_before = time.monotonic() + _LEAST_SHARE * (time.thread_time() - began)
         return complete and not (lacking or self._came or self._main_comes)
 
-    def _replace(self, objects: list[Any]) -> bool:
+    def _replace(self, found: list[Any]) -> bool:
         """Gives functions the code that they should have; returns whether all have it now."""
         complete = True
-        for function in objects:
+        for function in found:
             if type(function) is not FunctionType:
                 continue
             code = function.__code__
@@ -159,12 +148,12 @@ class _Breakpoints:
                 complete = False
         return complete
 
-    def _lacking(self, objects: list[Any], frames: dict[int, FrameType]) -> list[FrameType]:
+    def _lacking(self, found: list[Any], frames: dict[int, FrameType]) -> list[FrameType]:
         """Returns the frames, running or waiting, that may come to a breakpoint that their code lacks."""
         lacking: list[FrameType] = []
         known: dict[tuple[int, int], bool] = {}
-        for each in objects:
-            name = _module(_OBJECTS).FRAMES.get(type(each))
+        for each in found:
+            name = objects.FRAMES.get(type(each))
             waiting = None if name is None else getattr(each, name)
             if waiting is not None and not self.codes.has_all_ahead(waiting, known):
                 lacking.append(waiting)
@@ -185,7 +174,7 @@ class _Breakpoints:
 
         def look() -> None:
             seconds = _SOONEST
-            while self.traced and _module(_STOPPING).debugger() is not None:
+            while self.traced and stopping.debugger() is not None:
                 # No event tells that a frame has ended.
                 time.sleep(max(seconds, self._not_before - time.monotonic()))
                 seconds = min(2 * seconds, _LATEST)
@@ -211,7 +200,7 @@ class _Breakpoints:
 
     def is_read(self, function: FunctionType) -> None:
         """Gives a function its own code back, for who may compile it, and has it traced."""
-        with _ours():
+        with entering.Ours():
             original = self.original(function.__code__)
             if original is function.__code__:
                 return
@@ -228,9 +217,7 @@ def begin() -> bool:
 
     Returns whether that is possible here; where it isn't, the process is traced from now on.
     """
-    pydevd = _module(_STOPPING).debugger()
-    inserted = _module(_INSERTED)
-    tracing = _module(_TRACING)
+    pydevd = stopping.debugger()
     if pydevd is not None:
         _have_users_files_wherever_they_lie(type(pydevd))
     if pydevd is None or not inserted.SUPPORTED:
@@ -240,8 +227,8 @@ def begin() -> bool:
     if not hasattr(pydevd, _SETTLE):
         setattr(pydevd, _SETTLE, _breakpoints.settle)
         _settle_after_requests()
-        _module(_STOPPING).remember_stops(pydevd)
-        _module(_UNCAUGHT).notice(pydevd, lambda: bool(_breakpoints.codes.files))
+        stopping.remember_stops(pydevd)
+        uncaught.notice(pydevd, lambda: bool(_breakpoints.codes.files))
     _breakpoints.settle()
     return True
 
@@ -285,7 +272,7 @@ def _settle_after_requests() -> None:
     def request_resume_thread(self: Any, thread_id: str) -> None:
         # A stop at `breakpoint()`, and a step, have it traced. Where nothing is, to settle would only take
         # away the trace functions of others, such as coverage's.
-        is_tracing = _module(_STOPPING).is_tracing_stopped_threads()
+        is_tracing = stopping.is_tracing_stopped_threads()
         resume(self, thread_id)
         if is_tracing:
             _settle_safely()
@@ -299,8 +286,3 @@ def _settle_safely() -> None:
         _breakpoints.settle()
     except Exception:  # pydevd's own thread has to go on, and breakpoints have to stop
         _breakpoints._trace()
-
-
-def _ours() -> AbstractContextManager[None]:
-    ours: AbstractContextManager[None] = _module(_ENTERING).Ours()
-    return ours

@@ -4,8 +4,6 @@
 the name's place; others are compiled as they are. What `Scope` does not have is looked up in the module
 `ray`, so that `ray.get_runtime_context()` means what it means in the program. A variable of the program's own
 that is called `ray`, and is not that module, is left alone.
-
-It needs the debuggee to have reached.py.
 """
 
 from __future__ import annotations
@@ -18,10 +16,12 @@ from contextlib import suppress
 from types import CodeType, FrameType
 from typing import Any
 
-# The module's name there (sent.py), and what an expression has in the place of `ray`.
-MODULE = "_rayside_scope"
-CALL = f"__import__('sys').modules[{MODULE!r}].ray_here()"
-_REACHED, _RAY = "_rayside_reached", "ray"
+from . import reached
+
+# What an expression has in the place of `ray`; the relay, too, writes it, with the name that this module has
+# in debuggees.
+CALL = "__import__('importlib').import_module('rayside_hook.evaluated.scope').ray_here()"
+_RAY = "ray"
 # Expressions within an expression, such as a lambda, run in frames of their own.
 _WITHIN = frozenset({"<genexpr>", "<lambda>", "<listcomp>", "<setcomp>", "<dictcomp>"})
 
@@ -40,7 +40,7 @@ class Scope:
         worker = _worker()
         if worker is not None and worker.mode == sys.modules["ray._private.worker"].SCRIPT_MODE:
             return "driver"
-        return str(_reached().task())
+        return str(reached.task())
 
     @property
     def task_id(self) -> str:
@@ -190,10 +190,6 @@ def is_scope() -> bool:
     return own is None or own is sys.modules.get(_RAY)
 
 
-def _reached() -> Any:
-    return sys.modules[_REACHED]
-
-
 def _worker() -> Any:
     """Returns Ray's worker; None where there is no Ray."""
     return getattr(sys.modules.get("ray._private.worker"), "global_worker", None)
@@ -202,5 +198,5 @@ def _worker() -> Any:
 def _hex(method: str) -> str:
     """Returns what a method of Ray's context says, an id in hex; empty where it says nothing."""
     with suppress(Exception):
-        return str(getattr(_reached().context(), method)() or "")
+        return str(getattr(reached.context(), method)() or "")
     return ""

@@ -1,4 +1,4 @@
-"""Finds the lines of a Python source that have code: runs in a debuggee, which is sent this text.
+"""Finds the lines of a Python source that have code, inside a debuggee.
 
 It answers in JSON. It runs there, for the debuggee's Python is the one that runs the source, and because
 compiling costs memory: the relay has little, and would pay for what strangers wrote. `ast` is left alone:

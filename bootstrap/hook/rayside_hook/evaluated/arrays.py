@@ -1,4 +1,4 @@
-"""Reads arrays piece by piece, and measures their numbers; runs in a debuggee, which is sent this text.
+"""Reads arrays piece by piece, and measures their numbers, inside a debuggee.
 
 Libraries are known by their types, and none is imported: who has such a value has its library.
 """

@@ -8,8 +8,6 @@ sends. Not heard is what writes to the file descriptor: programs, and libraries 
 
 A print is told whole: with all of its lines, once its last one has ended. What is left without an end is told
 a second later, and before another task of the thread prints.
-
-It needs the debuggee to have reached.py and telling.py.
 """
 
 from __future__ import annotations
@@ -23,6 +21,8 @@ from collections import deque
 from contextlib import suppress
 from types import FrameType
 from typing import Any
+
+from . import reached, telling
 
 EVENT = "raysidePrinted"
 # The most prints that may wait to be sent.
@@ -112,8 +112,7 @@ class _Tee:
 class _Prints:
     """Reports what this process prints, from `begin` until `give_back`."""
 
-    def __init__(self, reached: Any, telling: Any) -> None:
-        self._reached, self._telling = reached, telling
+    def __init__(self) -> None:
         self._writer = reached.debugger().writer
         self._process = os.getpid()
         self._context = reached.context()
@@ -150,10 +149,10 @@ class _Prints:
             self.give_back()
             return None
         task = None if self.floods else self._task()
-        return self._telling.Print(category, task, self.task_id())
+        return telling.Print(category, task, self.task_id())
 
     def _task(self) -> str:
-        return str(self._reached.task(self._context)) if self._context is not None else ""
+        return str(reached.task(self._context)) if self._context is not None else ""
 
     def take(self, printed: Any, frame: FrameType | None = None) -> None:
         """Takes what a thread has printed, to be told by the thread that sends.
@@ -162,9 +161,9 @@ class _Prints:
         """
         if printed.text.startswith(_MARKS):
             return
-        lines, left_out = printed.shown(self._telling.MOST_LINES)
+        lines, left_out = printed.shown(telling.MOST_LINES)
         number = lines.count("\n") + 1
-        if len(self._lines) < MOST_UNSENT and self._telling.rate.passes(number):
+        if len(self._lines) < MOST_UNSENT and telling.rate.passes(number):
             self.floods, is_first = False, True
             task, place = printed.task, printed.place
             if frame is not None:
@@ -212,9 +211,9 @@ class _Prints:
         if file not in self._users:
             if len(self._users) >= MOST_FILES:
                 self._users.clear()
-            is_users = not file.startswith(
-                "<"
-            ) and self._reached.debugger().in_project_roots_filename_uncached(file)
+            is_users = not file.startswith("<") and reached.debugger().in_project_roots_filename_uncached(
+                file
+            )
             self._users[file] = os.path.abspath(file) if is_users else None  # noqa: PTH100 (once a file)
         return self._users[file]
 
@@ -253,10 +252,10 @@ class _Prints:
         while self._lines and self._is_heard():
             with suppress(IndexError):  # another thread does it, too
                 line = self._lines.popleft()
-                if self._reached.unsent() > self._telling.MOST_UNSENT:
+                if reached.unsent() > telling.MOST_UNSENT:
                     self._left_out.append(line["output"].count("\n") + 1)
                 else:
-                    self._reached.send(EVENT, line)
+                    reached.send(EVENT, line)
         now = time.monotonic()
         if not (at_once or now - self._reported_at >= TELLING) or not self._is_heard():
             return
@@ -265,11 +264,11 @@ class _Prints:
             with suppress(IndexError):
                 while self._left_out:
                     total += self._left_out.popleft()
-            self._reached.send(EVENT, {"category": "stdout", "leftOut": total})
+            reached.send(EVENT, {"category": "stdout", "leftOut": total})
 
     def _is_heard(self) -> bool:
         """Returns whether the relay that asked for lines is connected; if not, gives the streams back."""
-        debugger, writer = self._reached.debugger(), self._writer
+        debugger, writer = reached.debugger(), self._writer
         heard = debugger is not None and debugger.writer is writer and writer.is_alive()
         heard = heard and not writer._kill_received
         if self._on and not heard:
@@ -289,8 +288,7 @@ _begun: list[_Prints] = []
 def begin() -> None:
     """Reports lines from now on."""
     if not _begun:
-        reached = sys.modules["_rayside_reached"]
-        _begun.append(_Prints(reached, sys.modules["_rayside_telling"]))
+        _begun.append(_Prints())
         reached.leaving.append(_flush)
         reached.tell_at_exit()
 

@@ -1,4 +1,4 @@
-"""Ends what an editor has a stopped thread evaluate: runs in a debuggee, which is sent this text.
+"""Ends what an editor has a stopped thread evaluate, inside a debuggee.
 
 pydevd evaluates in the thread that is stopped, so an evaluation without end holds up that thread for good.
 A thread is interrupted only while it is in pydevd's own evaluation: anywhere else the exception would be the

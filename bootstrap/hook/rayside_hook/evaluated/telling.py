@@ -1,8 +1,6 @@
 """Decides which lines of prints and of logpoints a debuggee tells, and tells what logpoints say.
 
 A rate bounds them. Lines that are not told are counted, and their number is told.
-
-It needs the debuggee to have reached.py.
 """
 
 from __future__ import annotations
@@ -13,6 +11,8 @@ import time
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
+
+from . import reached
 
 # The most characters of a logpoint's message, and the most characters and lines of one print, that are sent.
 LONGEST, LONGEST_PRINT, MOST_LINES = 3_900, 16_000, 500
@@ -101,7 +101,6 @@ _left_out: list[int] = []  # the breakpoint of each message that was not sent
 
 def log(key: int, point: Any, frame: FrameType) -> None:
     """Tells what the message of a logpoint, whose number is `key`, is in that frame."""
-    reached = _reached()
     # Where the relay counts hits, it has to hear of each.
     if not (point.counted or rate.passes(1)) or reached.unsent() > MOST_UNSENT:
         _left_out.append(key)
@@ -140,13 +139,8 @@ def tell_left_out() -> None:
     number = len(_left_out)
     key = _left_out[0]
     del _left_out[:number]
-    _reached().send(_reached().EVENT, {"key": key, "what": "leftOut", "number": number})
+    reached.send(reached.EVENT, {"key": key, "what": "leftOut", "number": number})
 
 
-def _reached() -> Any:
-    return sys.modules["_rayside_reached"]
-
-
-# As reached.py, it is made anew for each connection.
-if "_rayside_reached" in sys.modules:
-    _reached().leaving[:0] = [tell_left_out]
+# As reached.py, it is imported anew for each connection.
+reached.leaving[:0] = [tell_left_out]

@@ -1,7 +1,4 @@
-"""Finds the file of this process that is an editor's source: in a wheel, an editable install, an image.
-
-It runs in a debuggee, which is sent this text, and imports nothing there.
-"""
+"""Finds the file of this process that is an editor's source: in a wheel, an editable install, an image."""
 
 from __future__ import annotations
 

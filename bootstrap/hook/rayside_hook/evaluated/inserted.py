@@ -2,8 +2,7 @@
 
 A breakpoint that is compiled in costs only where it is: Python traces nothing. The instructions of a call
 bear the breakpoint's own line, so that its line is told once to whoever traces the code all the same. It
-leans on PyPI's `bytecode`, which knows the instructions of each Python and computes jumps and tables. It
-needs flow.py in the process, under the name that sent.py gives it.
+leans on PyPI's `bytecode`, which knows the instructions of each Python and computes jumps and tables.
 """
 
 from __future__ import annotations
@@ -14,6 +13,8 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
+from .flow import Flow, assigned
+
 try:
     import bytecode as _bytecode
 
@@ -21,7 +22,6 @@ try:
 except ImportError:  # Without it breakpoints are traced, as debugpy does.
     bytecode = None
 
-_FLOW = "_rayside_flow"
 # The Pythons whose instructions this module was tested with.
 # A job may have a `bytecode` of its own; with an older one some Pythons' code can't be made.
 SUPPORTED = (3, 10) <= sys.version_info[:2] <= (3, 14) and bytecode is not None
@@ -96,15 +96,13 @@ def with_calls(
 
 def _inserted(code: CodeType, calls: Mapping[int, Call], loops: bool) -> CodeType:
     listing = bytecode.Bytecode.from_code(code, conserve_exception_block_stackdepth=True)
-    module = sys.modules[_FLOW]
-    flow = module.Flow(listing, loops)
-    assigned = module.assigned(listing, flow) if any(call.names for call in calls.values()) else {}
+    flow = Flow(listing, loops)
+    bound = assigned(listing, flow) if any(call.names for call in calls.values()) else {}
     retargeted: dict[tuple[int, int], Any] = {}  # by jump and label, the label of a call
     before: dict[int, list[Any]] = {}  # what comes before the labels of an instruction
     between: dict[int, list[Any]] = {}  # what comes between its labels and it
     for at, line in flow.lines.items():
-        call = calls.get(line) if line is not None else None
-        if call is None or at < flow.begins:
+        if line is None or line not in calls or at < flow.begins:
             continue
         jumps = [(jump, label) for jump, label in flow.jumps_to(at)]
         telling = [edge for edge in jumps if flow.jump_tells(edge[0], at)]
@@ -112,7 +110,7 @@ def _inserted(code: CodeType, calls: Mapping[int, Call], loops: bool) -> CodeTyp
         handles = flow.handler_tells(at)
         if not telling and not (falls and tells) and not handles:
             continue
-        made = _instructions(call, line, assigned.get(at, frozenset()))
+        made = _instructions(calls[line], line, bound.get(at, frozenset()))
         is_told = [*([tells] if falls else []), *(edge in telling for edge in jumps)]
         if all(is_told) and (handles or not flow.is_handler(at)):
             between[at] = made
@@ -193,9 +191,9 @@ def _jump(label: Any, line: int) -> Any:
     return bytecode.Instr("JUMP_FORWARD", label, lineno=line)
 
 
-def _instructions(call: Call, line: int | None, assigned: frozenset[str]) -> list[Any]:
+def _instructions(call: Call, line: int | None, bound: frozenset[str]) -> list[Any]:
     condition, stop = call.condition, call.stop
-    if condition is not None and not assigned.issuperset(call.names):
+    if condition is not None and not bound.issuperset(call.names):
         condition, stop = None, call.otherwise or stop
     made = [*_calling(stop, ()), ("POP_TOP",)]
     over = bytecode.Label()

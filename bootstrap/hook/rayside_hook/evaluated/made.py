@@ -1,8 +1,6 @@
 """Makes code with breakpoints compiled in, and knows what code has which.
 
-It needs flow.py, inserted.py, conditions.py and stopping.py in the process, under the names that sent.py
-gives them, and reached.py for what the relay's breakpoints decide by. It leans on pydevd 1.8.22 for the
-names of files.
+It leans on pydevd 1.8.22 for the names of files.
 """
 
 from __future__ import annotations
@@ -12,9 +10,8 @@ import weakref
 from types import CodeType, FrameType
 from typing import Any
 
-# The names that sent.py gives.
-_INSERTED, _CONDITIONS, _FLOW = "_rayside_inserted", "_rayside_conditions", "_rayside_flow"
-_STOPPING = "_rayside_stopping"
+from . import conditions, flow, inserted, stopping
+
 _MOST_NAMES = 10_000  # of files whose names are kept
 
 _Lines = dict[int, str]  # as in stopping.py
@@ -83,9 +80,8 @@ class Codes:
 
     def _make(self, code: CodeType, namespace: dict[str, Any], lines: _Lines) -> CodeType:
         file = self._file(code.co_filename)
-        conditions, inserted, stopping = map(_module, (_CONDITIONS, _INSERTED, _STOPPING))
 
-        def call(line: int, inner: CodeType) -> Any:
+        def call(line: int, inner: CodeType) -> inserted.Call:
             place = stopping.Place(file, line, lines[line])
             condition = stopping.condition_of(lines[line])
             names = conditions.names_of(condition, inner) if condition else None
@@ -99,15 +95,13 @@ class Codes:
             self._codes[key] = weakref.ref(new, lambda _: self._codes.pop(key, None)), code, lines
 
         loops = stopping.tells_loops()
-        made: CodeType = inserted.with_calls(code, lines, call, loops=loops, made=remember)
-        return made
+        return inserted.with_calls(code, lines, call, loops=loops, made=remember)
 
     def lines(self, code: CodeType) -> _Lines:
         """Returns the lines with breakpoints of a code object, and of what is defined in it."""
         if not self.watches(code.co_filename):
             return {}
         wanted = self.files[self._file(code.co_filename)]
-        inserted = _module(_INSERTED)
         own = {line: wanted[line] for line in inserted.lines_of(code) if line in wanted}
         for each in inserted.inner(code):
             own.update(self.lines(each))
@@ -138,12 +132,8 @@ class Codes:
         if self.has_all(code):
             return True
         has = self._has(code)
-        lines, defined = _module(_FLOW).ahead(code, at)
+        lines, defined = flow.ahead(code, at)
         wanted = self.files[self._file(code.co_filename)]
         return all(has.get(line) == wanted[line] for line in lines if line in wanted) and all(
             map(self.has_all, defined)
         )
-
-
-def _module(name: str) -> Any:
-    return sys.modules[name]

@@ -99,7 +99,7 @@ def _wake_at_detach() -> None:
 
 
 def _at_exit() -> None:
-    # The module is looked up as it is by then: it is made anew for each connection.
+    # The module is looked up as it is by then: it is imported anew for each connection.
     module = sys.modules[__name__]
     for leave in list(module.leaving):
         leave()
@@ -130,7 +130,9 @@ def decides(key: int, frame: FrameType, holds: bool = False) -> bool:
             tell_error(key, error)
             return False
     if point.message:
-        sys.modules["_rayside_telling"].log(key, point, frame)
+        from . import telling  # which imports this module
+
+        telling.log(key, point, frame)
         return False
     return not point.counted or _counts(key, point.patience)
 
@@ -215,9 +217,11 @@ def is_method(owner: type, code: CodeType, name: str) -> bool:
 
 def compiled(expression: str, file: str = "<condition>") -> CodeType:
     """Returns the code of a user's expression, in which `ray` is what scope.py makes of it."""
-    # The relay sends scope.py where a breakpoint may name `ray`.
-    scope = sys.modules.get("_rayside_scope") if "ray" in expression else None
-    return getattr(scope, "compiled", compile)(expression, file, "eval")
+    if "ray" not in expression:
+        return compile(expression, file, "eval")
+    from . import scope  # which imports this module
+
+    return scope.compiled(expression, file, "eval")
 
 
 def tell_error(key: int, error: Exception) -> None:
@@ -304,6 +308,6 @@ def debugger() -> Any:
     return sys.modules["pydevd"].get_global_debugger()
 
 
-# Where it is sent, there is a debugger from the beginning, and any thread may ask from now on.
+# Where the relay has it imported, there is a debugger from the beginning, and any thread may ask from now on.
 if "pydevd" in sys.modules and debugger() is not None:
     _wake_at_detach()

@@ -5,8 +5,6 @@ lies on another machine (a notebook's, or one that no package brought along), it
 once such a function is there. So the thread that makes it waits a moment for the relay.
 It leans on `_make_function` of Ray's cloudpickle, which makes each of them, and on `exists` of pydevd, which
 sets no breakpoint in a file that is not there.
-
-It needs the debuggee to have reached.py and objects.py.
 """
 
 from __future__ import annotations
@@ -17,7 +15,8 @@ from collections.abc import Iterable
 from types import CodeType, FunctionType
 from typing import Any
 
-_REACHED, _OBJECTS = "_rayside_reached", "_rayside_objects"  # the names that sent.py gives them
+from . import objects, reached
+
 _MAKES = "ray.cloudpickle.cloudpickle"
 _OURS = "_rayside_makes"
 
@@ -35,7 +34,7 @@ def await_files(paths: Iterable[str]) -> dict[str, dict[str, list[int]]]:
     _awaited.update(paths)
     _watch(sys.modules.get(_MAKES))
     _have_files_exist()
-    for each in sys.modules[_OBJECTS].held(lambda code: code.co_filename in _awaited):
+    for each in objects.held(lambda code: code.co_filename in _awaited):
         if type(each) is FunctionType:
             _add(each.__code__)
     return {path: table(path) for path in _awaited if path in _tables}
@@ -80,7 +79,7 @@ def _tell(code: CodeType) -> None:
     if not _add(code):
         return
     if sys.modules["pydevd"]._is_attached():
-        sys.modules[_REACHED].ask({"key": 0, "what": "file", "text": code.co_filename})
+        reached.ask({"key": 0, "what": "file", "text": code.co_filename})
 
 
 def _add(code: CodeType) -> bool:

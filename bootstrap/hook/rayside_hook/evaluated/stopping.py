@@ -3,8 +3,7 @@
 pydevd keeps the breakpoints, as it shows them, and the stops. While it traces a frame itself (a step, a
 pause, a filter for raised exceptions), what is compiled into the frame's code does nothing.
 
-It leans on pydevd 1.8.22: `_stop_on_breakpoint` in pydevd_sys_monitoring.py does what `_stop` does here. It
-needs tracing.py and entering.py in the process, and reached.py for what the relay's breakpoints decide by.
+It leans on pydevd 1.8.22: `_stop_on_breakpoint` in pydevd_sys_monitoring.py does what `_stop` does here.
 """
 
 from __future__ import annotations
@@ -16,8 +15,9 @@ import threading
 from types import FrameType
 from typing import Any
 
-_TRACING, _REACHED = "_rayside_tracing", "_rayside_reached"  # the names that sent.py gives them
-_ENTERING = "_rayside_entering"
+from .. import tracing
+from . import entering
+
 # CMD_SET_BREAK and others, in pydevd's constants.
 _BREAKPOINT, _RUNNING, _SUSPENDED, _NOT_STEPPING = 111, 1, 2, -1
 _CALL = re.compile(r"__rayside__\((\d+)\)\Z")  # what the relay gives as a condition: stop_points.py
@@ -51,7 +51,7 @@ class Place:
         """Tells what the condition raised; it counts as false."""
         key = key_of(self._call)
         if key is not None:
-            sys.modules[_REACHED].tell_error(key, error)
+            _reached().tell_error(key, error)
         return False
 
 
@@ -127,13 +127,13 @@ def key_of(condition: str | None) -> int | None:
 def condition_of(call: str) -> str:
     """Returns the user's condition of a breakpoint whose own is the relay's call; empty without one."""
     key = key_of(call)
-    point = sys.modules[_REACHED]._points.get(key) if key is not None else None
+    point = _reached()._points.get(key) if key is not None else None
     return str(getattr(point, "condition", ""))
 
 
 def _stop(file: str, line: int, frame: FrameType, holds: str) -> None:
     """Does what pydevd does at a line with a breakpoint; `holds` is the condition that is known to hold."""
-    if sys.modules[_ENTERING].is_ours():
+    if entering.is_ours():
         return  # This thread has the lock of compiled.py, which whoever resumes it needs.
     pydevd = debugger()
     # It is looked up: a frame that runs keeps its code when its breakpoints change.
@@ -150,12 +150,12 @@ def _stop(file: str, line: int, frame: FrameType, holds: str) -> None:
     info.is_tracing += 1
     try:
         key = key_of(bp.condition)
-        if key is not None and not sys.modules[_REACHED].decides(key, frame, holds == bp.condition):
+        if key is not None and not _reached().decides(key, frame, holds == bp.condition):
             return
     finally:
         info.is_tracing -= 1
     if bp.suspend_policy == "ALL":
-        sys.modules[_TRACING].wake()
+        tracing.wake()
     info.hit_breakpoint_ids = [bp.breakpoint_id]
     _here.stops = True
     if not _is_pydevds_function(sys.gettrace()):
@@ -295,3 +295,10 @@ def tells_loops() -> bool:
 
 def debugger() -> Any:
     return sys.modules["pydevd"].get_global_debugger() if "pydevd" in sys.modules else None
+
+
+def _reached() -> Any:
+    """Returns reached.py of the connection that there is now (`begin` in this package)."""
+    from . import reached
+
+    return reached

@@ -1,9 +1,7 @@
 """Evaluates an expression inside a debuggee, and sums its value up where it is: no value is sent whole.
 
 Arrays, tensors and tables are known by their libraries' types, and no library is imported for that: who has
-such a value has its library. It needs shown.py and arrays.py, and where secrets are masked redaction.py and
-secret_values.py, which are sent as modules of their own.
-"""
+such a value has its library."""
 
 from __future__ import annotations
 
@@ -18,6 +16,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from itertools import chain, islice
 from typing import Any
+
+from ..redaction import Redactor
+from . import arrays, secret_values, shown
 
 # The most elements of arrays that are looked at, and the most dimensions, which numpy has.
 MOST_ELEMENTS, MOST_DIMENSIONS = 50_000_000, 64
@@ -67,7 +68,6 @@ def summary(number: int, expression: str, secret: tuple[str, list[str]] | None =
         `sample`, the number of elements or items that were looked at, where those are not all. `digest` is
         the same for the same content. What the expression raises is an `error`, and `shown` says it.
     """
-    show = sys.modules["_rayside_shown"]  # the name that sent.py gives it
     secrets = None
     try:
         if time.monotonic() > _until.pop(number, 0):
@@ -78,9 +78,9 @@ def summary(number: int, expression: str, secret: tuple[str, list[str]] | None =
         document = _Survey(secrets).document(value)
     except BaseException as error:  # also what ends an evaluation, and `exit()`
         secrets = secrets or _secrets(secret)
-        name = show.cut(type(error).__qualname__, LONGEST_NAME, secrets)
-        document = {"kind": "error", "type": name, "shown": show.raised(error, secrets), "digest": ""}
-    thread = show.cut(str(threading.current_thread().name), LONGEST_NAME, secrets)
+        name = shown.cut(type(error).__qualname__, LONGEST_NAME, secrets)
+        document = {"kind": "error", "type": name, "shown": shown.raised(error, secrets), "digest": ""}
+    thread = shown.cut(str(threading.current_thread().name), LONGEST_NAME, secrets)
     return json.dumps({"thread": thread, "value": document})
 
 
@@ -89,8 +89,8 @@ def _secrets(secret: tuple[str, list[str]] | None) -> Any:
     if secret is None:
         return None
     rule, known = secret
-    values = json.loads(sys.modules["_rayside_secret_values"].values(rule))
-    return sys.modules["_rayside_redaction"].Redactor([*values, *known])
+    values = json.loads(secret_values.values(rule))
+    return Redactor([*values, *known])
 
 
 class _Survey:
@@ -98,8 +98,6 @@ class _Survey:
 
     def __init__(self, secrets: Any = None) -> None:
         self._secrets = secrets
-        self._show = sys.modules["_rayside_shown"]
-        self._arrays = sys.modules["_rayside_arrays"]
         self._numpy = sys.modules.get("numpy")
         self._elements, self._items = MOST_ELEMENTS, MOST_ITEMS
         self._hash = hashlib.blake2b(digest_size=_DIGEST)
@@ -109,7 +107,7 @@ class _Survey:
     def document(self, value: Any) -> _Document:
         """Returns what `summary` says of a value."""
         document = {
-            "type": self._name(self._show.name_of(type(value))),
+            "type": self._name(shown.name_of(type(value))),
             "shown": "",
             **self._described(value),
         }
@@ -117,28 +115,28 @@ class _Survey:
 
     def _name(self, value: object) -> str:
         """Returns the text of a name or a dtype, without secrets and cut."""
-        return str(self._show.cut(str(value), LONGEST_NAME, self._secrets))
+        return str(shown.cut(str(value), LONGEST_NAME, self._secrets))
 
     def _shown(self, value: Any) -> str:
-        return str(self._show.shown(value, 0, self._secrets))
+        return str(shown.shown(value, 0, self._secrets))
 
     def _described(self, value: Any) -> _Document:
-        if self._arrays.is_of(value, "numpy", "generic") and value.dtype.kind in "biufSU":
+        if arrays.is_of(value, "numpy", "generic") and value.dtype.kind in "biufSU":
             value = value.item()
-        if type(value) is not bool and self._show.base_of(value, int, float):
+        if type(value) is not bool and shown.base_of(value, int, float):
             self._feed(value, 0)
             return {"kind": "number", "shown": self._shown(value), **self._of_number(value)}
         for library in _TABLES:
-            if self._arrays.is_of(value, library, "DataFrame"):
+            if arrays.is_of(value, library, "DataFrame"):
                 return {"kind": "table", **self._of_table(value, library)}
         if (shape := self._shape_of(value)) is not None:
             return {"kind": "array", **self._of_array(value, shape)}
         self._feed(value, 0)
-        sort = "text" if self._show.base_of(value, str, bytes, bytearray) else "object"
-        sort = "container" if self._show.container_of(value) else sort
+        sort = "text" if shown.base_of(value, str, bytes, bytearray) else "object"
+        sort = "container" if shown.container_of(value) else sort
         document: _Document = {"kind": sort, "shown": self._shown(value)}
         if sort != "object":
-            document["size"] = self._show.length_of(value)
+            document["size"] = shown.length_of(value)
         if sort == "container":
             document |= {"nan": self._nan, "inf": self._inf}
         return {**document, "sample": self._seen} if self._cut and sort != "text" else document
@@ -154,7 +152,7 @@ class _Survey:
 
     def _shape_of(self, value: Any) -> list[int] | None:
         """Returns an array's shape; None where it is none, or nobody knows its size, as lazy ones'."""
-        if not self._show.is_like_an_array(value):
+        if not shown.is_like_an_array(value):
             return None
         try:
             shape = [operator.index(length) for length in value.shape[: MOST_DIMENSIONS + 1]]
@@ -169,7 +167,7 @@ class _Survey:
         device = self._name(getattr(value, "device", "cpu"))
         if device != "cpu":
             document["device"] = device
-        if not self._arrays.is_known(value):
+        if not arrays.is_known(value):
             document["shown"] = self._shown(value)
         elif size <= SHOWN_ELEMENTS:
             with suppress(Exception):
@@ -179,7 +177,7 @@ class _Survey:
 
     def _measured(self, value: Any, size: int, depth: int) -> _Document:
         """Looks at an array's elements; where they can't be had, at its `repr`, which is a part of it."""
-        if self._numpy is not None and self._arrays.is_known(value):
+        if self._numpy is not None and arrays.is_known(value):
             with suppress(Exception):
                 return self._of_elements(value, size, depth)
         self._feed_repr(value)
@@ -189,10 +187,10 @@ class _Survey:
     def _of_elements(self, value: Any, size: int, depth: int) -> _Document:
         numpy: Any = self._numpy
         self._hash.update(str((value.shape, value.dtype)).encode())
-        numbers = self._arrays.Numbers(numpy)
+        numbers = arrays.Numbers(numpy)
         of_numbers = True
-        for part in self._arrays.parts(value, self._elements):
-            piece = self._arrays.as_numpy(part)
+        for part in arrays.parts(value, self._elements):
+            piece = arrays.as_numpy(part)
             self._elements -= int(piece.size)
             if (
                 piece.dtype.kind == "V" and piece.dtype.names is None
@@ -250,7 +248,7 @@ class _Survey:
                 numbers = column.cast(sys.modules["polars"].Float64).to_numpy()
             else:
                 return {}
-            measured = self._arrays.Numbers(self._numpy)
+            measured = arrays.Numbers(self._numpy)
             measured.add(numbers)
             self._nan += measured.nan
             self._inf += measured.inf
@@ -267,22 +265,22 @@ class _Survey:
             self._cut = True
             return
         self._seen += 1
-        show, container = self._show, self._show.container_of(value)
-        self._hash.update(f"\0{show.name_of(type(value))}\0".encode("utf-8", "replace"))
-        if show.base_of(value, float):
+        container = shown.container_of(value)
+        self._hash.update(f"\0{shown.name_of(type(value))}\0".encode("utf-8", "replace"))
+        if shown.base_of(value, float):
             self._nan += math.isnan(value)
             self._inf += math.isinf(value)
             self._hash.update(float.hex(value).encode())
-        elif show.base_of(value, int):
+        elif shown.base_of(value, int):
             self._hash.update(int.to_bytes(value, int.bit_length(value) // 8 + 1, "little", signed=True))
-        elif show.base_of(value, str):
+        elif shown.base_of(value, str):
             self._hash.update(str.__getitem__(value, slice(LONGEST_TEXT)).encode("utf-8", "surrogatepass"))
-            self._hash.update(str(show.length_of(value)).encode())
-        elif show.base_of(value, bytes, bytearray):
+            self._hash.update(str(shown.length_of(value)).encode())
+        elif shown.base_of(value, bytes, bytearray):
             self._hash.update(memoryview(value)[:LONGEST_TEXT])
-            self._hash.update(str(show.length_of(value)).encode())
+            self._hash.update(str(shown.length_of(value)).encode())
         elif container is not None:
-            self._hash.update(str(show.length_of(value)).encode())
+            self._hash.update(str(shown.length_of(value)).encode())
             base, _, _, iterate = container
             items: Iterable[Any] = iterate(value)
             if base is dict:
@@ -290,11 +288,11 @@ class _Survey:
             elif base in (set, frozenset):
                 items = self._in_order(value, items)
             self._feed_all(items, depth)
-        elif library := next((each for each in _TABLES if self._arrays.is_of(value, each, "DataFrame")), ""):
+        elif library := next((each for each in _TABLES if arrays.is_of(value, each, "DataFrame")), ""):
             self._of_table(value, library)
         elif (shape := self._shape_of(value)) is not None:
             self._measured(value, math.prod(shape), depth)
-        elif show.has_its_fields_as_repr(type(value)):
+        elif shown.has_its_fields_as_repr(type(value)):
             names = list(type(value).__dataclass_fields__)
             self._feed_all((getattr(value, name, None) for name in names), depth)
         else:
@@ -309,17 +307,17 @@ class _Survey:
 
     def _feed_repr(self, value: Any) -> None:
         self._items -= _REPR - 1
-        text = self._show.described(value, LONGEST_TEXT)
+        text = shown.described(value, LONGEST_TEXT)
         self._cut |= len(text) > LONGEST_TEXT
         self._hash.update(text.encode("utf-8", "surrogatepass"))
 
     def _in_order(self, value: Any, members: Iterable[Any]) -> list[Any]:
         """Returns the members of a set in an order that is the same in every process."""
-        if self._show.length_of(value) > MOST_ITEMS:
+        if shown.length_of(value) > MOST_ITEMS:
             self._cut = True  # which of them would be looked at is another in every process
             return []
         some = list(members)
         try:
             return sorted(some)
         except Exception:
-            return sorted(some, key=self._show.shown)
+            return sorted(some, key=shown.shown)

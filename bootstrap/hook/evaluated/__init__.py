@@ -1,1 +1,0 @@
-"""Runs inside debuggees: the relay sends them the text of each module, which imports nothing of ours."""
