@@ -461,8 +461,8 @@ def work():
 
 ray.init(runtime_env={"py_modules": [EXTRA], "env_vars": {"OTHER": "1"}})
 modules = ray.get_runtime_context().runtime_env["py_modules"]
-assert len(modules) == 1, modules
-own = work.options(runtime_env={"py_modules": modules})
+assert len(modules) == 2, modules  # the last is Rayside's package
+own = work.options(runtime_env={"py_modules": modules[:1]})
 print(f"result {ray.get(work.remote())} {ray.get(own.remote())}")
 """
 
