@@ -1,6 +1,6 @@
 """Takes secrets out of what is handed on: known ones by value, others by their names and forms.
 
-The relay sends this text to debuggees, too, so it imports nothing of ours. Whatever a stranger writes, a text
+It runs in debuggees, too, so it imports nothing of ours. Whatever a stranger writes, a text
 takes a time that grows with its length alone: no pattern begins anew within what it has run through.
 """
 
