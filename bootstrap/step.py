@@ -5,6 +5,7 @@ Waiting, progress, timing and interruption exist here, once; a step holds no loo
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import queue
 import threading
@@ -311,6 +312,14 @@ def until(
     return last
 
 
+def _next(ended: queue.Queue[tuple[str, Any, BaseException | None]]) -> tuple[str, Any, BaseException | None]:
+    """Returns what is put into the queue next; Ctrl-C is noticed meanwhile."""
+    while True:
+        # A signal that comes just before CPython blocks does not wake it: a wait without end could miss it.
+        with contextlib.suppress(queue.Empty):
+            return ended.get(timeout=0.5)
+
+
 def _each(
     steps: Sequence[Step],
     work: Callable[[Step], Any],
@@ -350,7 +359,7 @@ def _each(
                 running += 1
             if running == 0:
                 break
-            name, result, error = ended.get()
+            name, result, error = _next(ended)
             running -= 1
             failure = failure or error
             if error is None:

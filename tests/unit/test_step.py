@@ -213,14 +213,19 @@ def test_so_many_steps_run_at_once_and_no_more() -> None:
 
 
 @pytest.mark.usefixtures("python_signals")
-def test_ctrl_c_interrupts_what_runs_and_is_raised() -> None:
+@pytest.mark.parametrize("wakes", [True, False])
+def test_ctrl_c_interrupts_what_runs_and_is_raised(wakes: bool) -> None:
     interrupted: list[str] = []
     released = threading.Event()
 
     def block() -> None:
-        # As Ctrl-C does: a signal to the main thread, while a step is at work.
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        released.wait(10)
+        # As Ctrl-C does: a signal to the main thread, while a step is at work. One that comes just before
+        # that thread blocks does not wake it, and neither does one that another thread gets.
+        main = threading.main_thread().ident or 0
+        released.wait(0.2)  # until that thread blocks; where it does not yet, there is nothing to miss
+        signal.pthread_kill(main if wakes else threading.get_ident(), signal.SIGINT)
+        if not released.wait(10):
+            interrupted.append("late")
 
     def interrupt() -> None:
         interrupted.append("yes")
