@@ -19,13 +19,13 @@ from invoke.tasks import Task, task
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from bootstrap.console import Console
-from bootstrap.errors import USAGE, Interrupted, RaysideError
 from bootstrap.given_settings import parse
 from bootstrap.instance import in_workspace
-from bootstrap.options import JSON, SUBMISSION, seconds
 from bootstrap.settings import DEFAULT_NAME, ROOT, SOURCES, TARGETS, Settings
-from bootstrap.signals import signals_noticed
+from rayside.console import Console
+from rayside.errors import USAGE, Interrupted, RaysideError
+from rayside.options import JSON, SUBMISSION, seconds
+from rayside.signals import signals_noticed
 
 
 class Verb(Task):  # type: ignore[type-arg]
@@ -278,8 +278,8 @@ def submit(
     json: bool = False,
 ) -> None:
     """Submit a job: your program and packages, or without options the example."""
-    from bootstrap.ray.debug import debugging
     from bootstrap.verbs import jobs
+    from rayside.ray.debug import debugging
 
     asked = debugging(
         debug or print_runtime_env or serve,

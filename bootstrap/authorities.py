@@ -6,7 +6,7 @@ import re
 import ssl
 from pathlib import Path
 
-from bootstrap.errors import InvalidSetting
+from rayside.errors import InvalidSetting
 
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 

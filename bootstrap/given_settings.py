@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 from urllib.parse import urlsplit
 
-from bootstrap import options
-from bootstrap.errors import InvalidSetting, UnknownSetting, UnknownSource, UnknownTarget
+from bootstrap.errors import UnknownSetting, UnknownSource, UnknownTarget
 from bootstrap.settings import (
     BUNDLED,
     DEFAULT_NAME,
@@ -26,7 +25,9 @@ from bootstrap.settings import (
     WITH_LOGIN,
     Settings,
 )
-from bootstrap.users import is_name
+from rayside import options
+from rayside.errors import InvalidSetting
+from rayside.users import is_name
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _MASKED_NAMES = re.compile(r"\s*(!?[\w.*?\-\[\]]+\s*(,\s*|$))*")

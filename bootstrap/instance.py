@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bootstrap.default_folders import short_folder
-from bootstrap.errors import InvalidSetting, UnknownTarget, UnsafeFolder
+from bootstrap.errors import UnknownTarget, UnsafeFolder
 from bootstrap.own_folder import require_own
-from bootstrap.plain import line
 from bootstrap.settings import DEFAULT_NAME, POD, TARGETS, Settings
-from bootstrap.users import own_name
+from rayside.default_folders import short_folder
+from rayside.errors import InvalidSetting
+from rayside.plain import line
+from rayside.users import own_name
 
 # All that is made in Kubernetes has this label.
 MANAGED_BY = {"app.kubernetes.io/managed-by": "rayside"}

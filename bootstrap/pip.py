@@ -11,10 +11,11 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from bootstrap.errors import BadBundle, BadChecksum, CommandFailed, NoNetwork, RaysideError
-from bootstrap.hook.rayside_hook.redaction import Redactor
-from bootstrap.plain import plain
+from bootstrap.errors import BadBundle, BadChecksum, NoNetwork
 from bootstrap.shell import Shell
+from rayside.errors import CommandFailed, RaysideError
+from rayside.plain import plain
+from rayside.worker.redaction import Redactor
 
 _LACKING = ("No matching distribution", "No solution found")
 # pip's words, then uv's. pip ends with the package, as if the index that it can't reach lacked it.

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal, get_args
 
-from bootstrap.default_folders import cache_folder, state_folder
+from rayside import versions
+from rayside.default_folders import DEFAULT_NAME as DEFAULT_NAME
+from rayside.default_folders import cache_folder, state_folder
 
 # --- pins --------------------------------------------------------------------------------
 
@@ -19,9 +21,7 @@ RAY_VERSION = "2.60.0"
 # ones a task that fails does not stop: their own debugger is another one.
 OLDEST_RAY = "2.39.0"
 FIRST_RAY_WITH_TOKENS = "2.52.1"
-DEBUGPY_VERSION = "1.8.22"
-# It writes code with breakpoints in it; the newest that runs on OLDEST_PYTHON.
-BYTECODE_VERSION = "0.17.0"
+DEBUGPY_VERSION, BYTECODE_VERSION = versions.DEBUGPY, versions.BYTECODE
 # The labs show these; workers get the profilers with the job, and the plot is made on this machine.
 LINE_PROFILER_VERSION = "5.1.0"
 MEMORY_PROFILER_VERSION = "0.61.0"
@@ -70,7 +70,6 @@ BUNDLED = ("bundle", "mirror")
 # The target of a workspace on Kubernetes, which is there and nobody's to choose.
 POD = "pod"
 
-DEFAULT_NAME = "rayside"
 # The names of Kubernetes' objects are RFC 1123 labels of at most 63 characters. KubeRay allows a RayCluster's
 # name 53 (MaxRayClusterNameLength in ray-operator/controllers/ray/utils/constant.go), and we add to it.
 LONGEST_NAME = 40

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from bootstrap.errors import CommandFailed, Interrupted, MissingProgram
+from rayside.errors import CommandFailed, Interrupted, MissingProgram
 
 # A process gets so many seconds after each signal when a command is interrupted. Three of these must fit
 # in the 2 s within which Ctrl-C has to end a command.

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from bootstrap.errors import ClusterUnreachable, Drifted, Interrupted, NotReady, NotRunning, RaysideError
+from bootstrap.errors import Drifted, NotReady
 from bootstrap.timing import Timing
+from rayside.errors import ClusterUnreachable, Interrupted, NotRunning, RaysideError
 
 Report = Callable[[str], None]
 

@@ -19,8 +19,8 @@ from bootstrap.bundle.opened import Bundle, this_platform, this_python, write
 from bootstrap.bundle.packed import packed, size_of
 from bootstrap.bundle.version import this_version
 from bootstrap.own_folder import make_own
-from bootstrap.private_file import write_private
 from bootstrap.sources.bundle_origin import RECORD, Origin
+from rayside.private_file import write_private
 
 
 def minisign_keys(folder: Path, name: str) -> tuple[Path, Path]:

@@ -24,14 +24,15 @@ from pathlib import Path
 
 import psutil
 
-from bootstrap.dap.client import Client
-from bootstrap.errors import NotRunning, RayDied
-from bootstrap.hook.rayside_hook.handshake import proof
-from bootstrap.ray import jobs
-from bootstrap.ray.debug import Debug
-from bootstrap.ray.state import Dashboard
+from bootstrap.errors import RayDied
 from bootstrap.settings import DEBUGPY_VERSION
 from bootstrap.shell import Shell
+from rayside.dap.client import Client
+from rayside.errors import NotRunning
+from rayside.ray import jobs
+from rayside.ray.debug import Debug
+from rayside.ray.state import Dashboard
+from rayside.worker.handshake import proof
 
 CELLS = [
     f"{ray}:{python}"

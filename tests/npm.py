@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 from bootstrap import cache
-from bootstrap.console import Console
 from bootstrap.settings import Settings
+from rayside.console import Console
 from tests.targets import local_target
 
 

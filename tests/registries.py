@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import MissingProgram
 from bootstrap.registry.address import Address
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.registry_client import RegistryClient
 from bootstrap.step import Condition, until
+from rayside.errors import MissingProgram
 from tests.integration.self_signed import self_signed
 
 USER, PASSWORD = "ada", "only a test"

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from bootstrap.bundle.images import archive
 from bootstrap.bundle.opened import Bundle
-from bootstrap.errors import BadBundle, RaysideError
+from bootstrap.errors import BadBundle
+from rayside.errors import RaysideError
 
 
 def main(file: str, digest: str, *names: str) -> int:

@@ -11,9 +11,10 @@ import tempfile
 from pathlib import Path
 
 from bootstrap.bundle.archive import MANIFEST, SIGNATURE
-from bootstrap.errors import BadBundle, InvalidArgument, InvalidSetting, MissingProgram
-from bootstrap.plain import line
+from bootstrap.errors import BadBundle
 from bootstrap.shell import Shell
+from rayside.errors import InvalidArgument, InvalidSetting, MissingProgram
+from rayside.plain import line
 
 # minisign's own comments have at most 9 KiB together.
 _LONGEST = 16 * 1024

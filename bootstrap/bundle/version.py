@@ -12,7 +12,7 @@ from bootstrap.bundle.manifest import Version
 from bootstrap.settings import KUBERAY_VERSION, KUBERNETES_VERSION, RAY_VERSION, ROOT
 
 # A user may change the rest, the example and the labs above all, and the bundle is right nevertheless.
-_CODE = ("bootstrap", "image", "k8s", "requirements")
+_CODE = ("bootstrap", "image", "k8s", "rayside", "requirements", "vscode")
 _FILES = ("invokew", "tasks.py")
 
 

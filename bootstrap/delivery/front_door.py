@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from bootstrap import cache, yaml_file
+from bootstrap import cache
 from bootstrap.delivery import ingress
 from bootstrap.delivery.ingress import Ingress
 from bootstrap.errors import NotOurs, NotReady
@@ -23,7 +23,6 @@ from bootstrap.instance import Instance
 from bootstrap.kube import trouble
 from bootstrap.kube.api import CORE, Kube, made_here, path_of
 from bootstrap.kube.sizes import Size, of_pod
-from bootstrap.plain import counted
 from bootstrap.settings import ROOT
 from bootstrap.sources.source import Images
 from bootstrap.step import Report, Status, missing, pending, ready
@@ -31,6 +30,8 @@ from bootstrap.steps.differences import SPEC, made_of
 from bootstrap.steps.place_bounds import DOOR
 from bootstrap.steps.ray_cluster import PROGRESS
 from bootstrap.steps.removal import remove_ours, removed
+from rayside import yaml_file
+from rayside.plain import counted
 
 MANIFEST = ROOT / "k8s" / "front-door.yaml"
 PORT, TEACHER_PORT = 8443, 8445

@@ -8,18 +8,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bootstrap import cache, yaml_file
+from bootstrap import cache
 from bootstrap.errors import Forbidden, NotOurs
 from bootstrap.instance import Instance
 from bootstrap.kube import trouble
 from bootstrap.kube.api import CORE, Kube, made_here, path_of
 from bootstrap.kube.sizes import Size, of_pod, takes_pods
-from bootstrap.plain import line, some_of
 from bootstrap.settings import ROOT
 from bootstrap.sources.source import Images
 from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps.differences import SPEC, made_of
 from bootstrap.steps.removal import removed
+from rayside import yaml_file
+from rayside.plain import line, some_of
 
 MANIFEST = ROOT / "k8s" / "images-on-nodes.yaml"
 # What does not pass by itself, as that a ServiceAccount is not there yet does.

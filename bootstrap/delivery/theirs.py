@@ -10,12 +10,12 @@ from bootstrap.delivery.pulled import BUILT_HERE, PulledByNodes, mirrored_in, na
 from bootstrap.errors import ImagesOutOfReach
 from bootstrap.kube.api import Kube
 from bootstrap.kube.kubeconfig import server
-from bootstrap.loopback import is_loopback
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.source import Images, Source
 from bootstrap.step import Step
 from bootstrap.steps.kind_cluster import nodes_behind
+from rayside.loopback import is_loopback
 
 _IMAGES = ("ray", "workspace", "operator")
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from bootstrap.diagnosis.finding import Finding
 from bootstrap.diagnosis.gather import Gathered
-from bootstrap.errors import InvalidArgument
-from bootstrap.hook.rayside_hook.redaction import Redactor, may_be_secret_name
-from bootstrap.plain import line
+from rayside.errors import InvalidArgument
+from rayside.plain import line
+from rayside.worker.redaction import Redactor, may_be_secret_name
 
 MANIFEST = "MANIFEST.txt"
 _KINDS = (".tar.gz", ".tgz", ".zip")

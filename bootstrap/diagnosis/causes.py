@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from bootstrap.diagnosis import runtime_env
 from bootstrap.diagnosis.failure import Failure
-from bootstrap.ray.outcome import explain_exit
+from rayside.ray.outcome import explain_exit
 
 _POST_MORTEM = "./invokew submit --debug --post-mortem, with the same options, stops where it raises"
 _SILENT = (

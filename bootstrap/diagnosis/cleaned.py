@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from bootstrap import plain
-from bootstrap.hook.rayside_hook.redaction import Redactor, may_be_secret_name
+from rayside import plain
+from rayside.worker.redaction import Redactor, may_be_secret_name
 
 # A text keeps so many characters of its beginning and of its end; a line of a log so many of each.
 _HEAD, _TAIL, _OF_LINE = 4_000, 12_000, 4_000

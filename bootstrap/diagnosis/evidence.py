@@ -10,9 +10,9 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from bootstrap.dap.paused import PausedTask
-from bootstrap.errors import RaysideError
-from bootstrap.ray.records import Job
+from rayside.dap.paused import PausedTask
+from rayside.errors import RaysideError
+from rayside.ray.records import Job
 
 Row = Mapping[str, Any]
 PENDING = frozenset(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from bootstrap.diagnosis.evidence import RUNNING, Evidence
 from bootstrap.diagnosis.explainers import broken_parts, cluster, ended_jobs, paused, pods, waiting
 from bootstrap.diagnosis.finding import Finding, Weight, sentence
-from bootstrap.ray.outcome import explain_exit
+from rayside.ray.outcome import explain_exit
 
 EXPLAINERS: tuple[Callable[[Evidence], Iterable[Finding]], ...] = (
     cluster.ray_unreachable,

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import IntEnum
 
-from bootstrap import plain
+from rayside import plain
 
 # A sentence of a finding may have so many characters: exceptions quote whole data sets.
 _LONGEST = 700

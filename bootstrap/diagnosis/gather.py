@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from bootstrap.dap.paused import PausedTask
 from bootstrap.diagnosis import cleaned
 from bootstrap.diagnosis import rows as rows_of
 from bootstrap.diagnosis.evidence import Evidence
 from bootstrap.diagnosis.kubernetes import asks_of_kubernetes
-from bootstrap.errors import RaysideError
-from bootstrap.plain import line
-from bootstrap.ray.records import Job
 from bootstrap.targets.target import Target
+from rayside.dap.paused import PausedTask
+from rayside.errors import RaysideError
+from rayside.plain import line
+from rayside.ray.records import Job
 
 # Seconds for all that is asked at once. Ray's tables take less than 1 with 1,000 tasks; a dashboard that
 # hangs gives up by itself after 20.

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from bootstrap.diagnosis import cleaned
-from bootstrap.errors import RaysideError
 from bootstrap.kube.api import CORE, RAY, Kube
 from bootstrap.kube.trouble import add_last_words
+from rayside.errors import RaysideError
 
 # The logs of so many pods are read, and so many lines of each container.
 _MOST_PODS, _LINES = 20, "200"

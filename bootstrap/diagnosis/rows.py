@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bootstrap.diagnosis.evidence import Actor, Node, PlacementGroup, Row, Task
-from bootstrap.ray.records import Job, read_job
+from rayside.ray.records import Job, read_job
 
 # Where a moment is a number of milliseconds, it is below this one: the year 5138.
 _LATEST = 1e14

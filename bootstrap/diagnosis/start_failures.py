@@ -8,8 +8,8 @@ from typing import Any
 
 from bootstrap.diagnosis.evidence import Evidence, program_of
 from bootstrap.diagnosis.ray_errors import last_raised
-from bootstrap.hook.rayside_hook.redaction import Redactor
-from bootstrap.ray.outcome import explain_exit
+from rayside.ray.outcome import explain_exit
+from rayside.worker.redaction import Redactor
 
 # These fields of a runtime_env choose the Python that a worker starts with.
 _FIELDS = ("py_executable", "conda", "pip", "uv", "image_uri", "container")

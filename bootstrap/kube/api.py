@@ -10,16 +10,10 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
-from bootstrap.errors import (
-    ClusterUnreachable,
-    CredentialsRefused,
-    FieldConflict,
-    NamespaceTerminating,
-    NotReady,
-    NotRunning,
-)
+from bootstrap.errors import FieldConflict, NamespaceTerminating, NotReady
 from bootstrap.kube.kubeconfig import server
 from bootstrap.kube.refusal import forbidden, refusal, without_user, words
+from rayside.errors import ClusterUnreachable, CredentialsRefused, NotRunning
 
 CORE = "/api/v1"
 RAY = "/apis/ray.io/v1"

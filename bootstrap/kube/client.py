@@ -24,11 +24,11 @@ from kubernetes.config.kube_config import KubeConfigLoader
 from urllib3 import Retry
 from urllib3.exceptions import HTTPError, ProtocolError, SSLError
 
-from bootstrap.errors import ClusterUnreachable, CredentialsRefused, InvalidYaml, RaysideError
 from bootstrap.kube import kubeconfig
 from bootstrap.kube.refusal import redirected, refused, without_user
-from bootstrap.loopback import proxy_for
-from bootstrap.plain import fits_header, line
+from rayside.errors import ClusterUnreachable, CredentialsRefused, InvalidYaml, RaysideError
+from rayside.loopback import proxy_for
+from rayside.plain import fits_header, line
 
 # A connection, and an answer, may take so many seconds.
 _PATIENCE = (3.0, 15.0)

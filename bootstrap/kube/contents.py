@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from bootstrap.errors import RaysideError
 from bootstrap.kube.api import CORE, Kube
+from rayside.errors import RaysideError
 
 # A kind of objects is known by the path of its API version, and its resource, as in `deployments`.
 Kind = tuple[str, str]

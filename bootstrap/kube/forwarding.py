@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bootstrap.carrier.programs import Kubectl
 from bootstrap.kube.api import Kube
+from rayside.reach.programs import Kubectl
 
 # kubectl is asked for pods, and looks at the one that it leads to. A WebSocket takes `get`, SPDY `create`.
 _RIGHTS = (

@@ -5,9 +5,9 @@ The labels are KubeRay's: ray-operator/controllers/ray/utils/constant.go.
 
 from __future__ import annotations
 
-from bootstrap.errors import InvalidSetting, NotRunning
 from bootstrap.kube.api import Kube, head_selector
-from bootstrap.plain import line
+from rayside.errors import InvalidSetting, NotRunning
+from rayside.plain import line
 
 _HEADS = "ray.io/node-type=head"
 _CLUSTER, _OWNER = "ray.io/cluster", "ray.io/originated-from-cr-name"

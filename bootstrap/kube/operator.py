@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bootstrap.errors import Drifted, Forbidden, RaysideError
+from bootstrap.errors import Drifted, Forbidden
 from bootstrap.kube import trouble
 from bootstrap.kube.api import RAY, Kube, made_here
 from bootstrap.settings import KUBERAY_VERSION
+from rayside.errors import RaysideError
 
 # Its Deployment is labelled so in KubeRay's config/manager, and in its Helm chart; its pods in both.
 _DEPLOYMENTS = "app.kubernetes.io/name in (kuberay,kuberay-operator)"

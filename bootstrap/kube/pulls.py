@@ -13,8 +13,8 @@ from typing import Any
 from bootstrap.errors import Forbidden
 from bootstrap.kube.api import CORE, Kube
 from bootstrap.kube.cause import Cause, Table, first
-from bootstrap.options import is_kubernetes_name
-from bootstrap.plain import line
+from rayside.options import is_kubernetes_name
+from rayside.plain import line
 
 # The kubelet takes a login of these types, and nothing else (pkg/credentialprovider/secrets/secrets.go).
 _TYPES = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")

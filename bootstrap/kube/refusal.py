@@ -8,8 +8,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from bootstrap.errors import ClusterUnreachable, CredentialsRefused, FieldConflict, Forbidden, RaysideError
-from bootstrap.plain import line
+from bootstrap.errors import FieldConflict, Forbidden
+from rayside.errors import ClusterUnreachable, CredentialsRefused, RaysideError
+from rayside.plain import line
 
 # So many characters of an address that the API sends us to are shown.
 _LONGEST_ADDRESS = 200

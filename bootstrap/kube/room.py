@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bootstrap.errors import RaysideError
 from bootstrap.kube.api import CORE, Kube
 from bootstrap.kube.cause import Cause, Table
-from bootstrap.plain import line
+from rayside.errors import RaysideError
+from rayside.plain import line
 
 # So much is told of the nodes' taints, which may be many.
 _LONGEST = 300

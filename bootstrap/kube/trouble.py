@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from bootstrap.errors import ImageMissing, PodFailed, RaysideError, WrongArchitecture
+from bootstrap.errors import ImageMissing, PodFailed, WrongArchitecture
 from bootstrap.kube import pulls, room
 from bootstrap.kube.api import Kube
 from bootstrap.kube.cause import Cause, first
-from bootstrap.ray.outcome import explain_exit
+from rayside.errors import RaysideError
+from rayside.ray.outcome import explain_exit
 
 _IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable"})
 # These mean that the kubelet could not even start the program.

@@ -10,13 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bootstrap.errors import MissingProgram, NotSolved, OtherTarget, RaysideError
+from bootstrap.errors import NotSolved, OtherTarget
 from bootstrap.labs import needs
 from bootstrap.labs.copies import Copy
 from bootstrap.labs.exercise import Exercise
 from bootstrap.labs.lesson import Lesson
 from bootstrap.settings import POD
 from bootstrap.targets.target import Target
+from rayside.errors import MissingProgram, RaysideError
 
 # A lesson is for at most ten minutes.
 LONGEST = 600.0

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bootstrap.dap.client import Client, SourceBreakpoint
-from bootstrap.dap.framing import Message
-from bootstrap.debugger.session import Connect
+from rayside.client.session import Connect
+from rayside.dap.client import Client, SourceBreakpoint
+from rayside.dap.framing import Message
 
 # DAP SourceBreakpoints by the absolute path of their file.
 Points = Mapping[str, Sequence[SourceBreakpoint]]

@@ -11,22 +11,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bootstrap import step, yaml_file
-from bootstrap.dap.additions import ALWAYS
-from bootstrap.dap.client import SourceBreakpoint
-from bootstrap.debugger.commands import Place
-from bootstrap.debugger.scripted import run_sync
-from bootstrap.errors import NotRunning, NotSolved, RayDied
+from bootstrap import step
+from bootstrap.errors import NotSolved, RayDied
 from bootstrap.labs import editor
 from bootstrap.labs.copies import Copy
 from bootstrap.labs.lesson import Lesson
-from bootstrap.plain import printed
-from bootstrap.ray import jobs
-from bootstrap.ray.debug import Debug
-from bootstrap.ray.records import Job
-from bootstrap.ray.state import Dashboard
 from bootstrap.targets.debugging import ClusterJob, attach_options
 from bootstrap.targets.target import Target
+from rayside import yaml_file
+from rayside.client.commands import Place
+from rayside.client.scripted import run_sync
+from rayside.dap.additions import ALWAYS
+from rayside.dap.client import SourceBreakpoint
+from rayside.errors import NotRunning
+from rayside.plain import printed
+from rayside.ray import jobs
+from rayside.ray.debug import Debug
+from rayside.ray.records import Job
+from rayside.ray.state import Dashboard
 
 # Where a learner writes what they saw: `name: value` lines, with values to be filled in.
 ANSWERS = "answers.yaml"

@@ -11,9 +11,9 @@ from pathlib import Path
 from bootstrap import step
 from bootstrap.labs.copies import FOLDER
 from bootstrap.labs.lesson import lessons
-from bootstrap.ray.metadata import WORKING_DIR
-from bootstrap.ray.records import Job
-from bootstrap.ray.state import Dashboard
+from rayside.ray.metadata import WORKING_DIR
+from rayside.ray.records import Job
+from rayside.ray.state import Dashboard
 
 # Ray gives a driver 3 s to end by itself; a loaded machine takes longer for the rest.
 _PATIENCE = 60.0

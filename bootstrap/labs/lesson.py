@@ -16,8 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 
-from bootstrap.errors import InvalidArgument
 from bootstrap.settings import ROOT
+from rayside.errors import InvalidArgument
 
 FOLDER = ROOT / "example" / "labs"
 SECTIONS = ("Goal", "Steps", "What you see", "Why", "Going further")

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bootstrap import step, yaml_file
-from bootstrap.errors import InvalidArgument, NotSolved
+from bootstrap import step
+from bootstrap.errors import NotSolved
 from bootstrap.kube.api import CORE, Kube
 from bootstrap.labs.exercise import PATIENCE, Exercise
 from bootstrap.shell import Shell
 from bootstrap.targets.target import Target
+from rayside import yaml_file
+from rayside.errors import InvalidArgument
 
 LABEL = "rayside.dev/lab"
 

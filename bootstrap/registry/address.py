@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.errors import InvalidArgument
-from bootstrap.options import is_registry
+from rayside.errors import InvalidArgument
+from rayside.options import is_registry
 
 _LOOPBACK = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1")
 # The Docker engine has the certificates of authorities there, for each registry: dockerd(8).

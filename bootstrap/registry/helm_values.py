@@ -8,9 +8,9 @@ from typing import Any
 import yaml
 
 from bootstrap.bundle.manifest import Manifest
-from bootstrap.errors import InvalidArgument
 from bootstrap.registry.address import Address
 from bootstrap.settings import RAY_VERSION
+from rayside.errors import InvalidArgument
 
 # The charts' values are in KubeRay's repository: helm-chart/kuberay-operator and helm-chart/ray-cluster.
 _OPERATOR, _RAY = "kuberay-operator", "ray-cluster"

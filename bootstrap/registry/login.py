@@ -7,7 +7,7 @@ import warnings
 from dataclasses import dataclass, field
 
 from bootstrap.errors import RegistryRefused
-from bootstrap.plain import line
+from rayside.plain import line
 
 
 @dataclass(frozen=True)

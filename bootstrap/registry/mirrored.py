@@ -17,9 +17,10 @@ from bootstrap.bundle import layout
 from bootstrap.bundle.blobs import Blob, Blobs
 from bootstrap.bundle.manifest import BUNDLED, IMAGES, Manifest, Version, parse
 from bootstrap.bundle.opened import Bundle, made_by, write
-from bootstrap.errors import BadBundle, InvalidArgument, NotMirrored, RegistryRefused
+from bootstrap.errors import BadBundle, NotMirrored, RegistryRefused
 from bootstrap.registry.address import Address
 from bootstrap.registry.oras import Oras
+from rayside.errors import InvalidArgument
 
 REPOSITORY = "rayside/bundle"
 # A bundle's own manifest has at most so many bytes.

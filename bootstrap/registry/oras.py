@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import getproxies
 
-from bootstrap.errors import CommandFailed, LowDisk, RaysideError, RegistryRefused, RegistryUnreachable
-from bootstrap.plain import line
+from bootstrap.errors import LowDisk, RegistryRefused, RegistryUnreachable
 from bootstrap.registry.address import Address
 from bootstrap.shell import Outcome, Shell
+from rayside.errors import CommandFailed, RaysideError
+from rayside.plain import line
 
 # Seconds for a request that moves next to nothing; oras itself repeats one that a busy registry refuses.
 _PATIENCE = 120.0

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap import cache, docker_engine
-from bootstrap.errors import BuildFailed, CommandFailed, MissingProgram
+from bootstrap.errors import BuildFailed
 from bootstrap.lock import alone
-from bootstrap.plain import line
 from bootstrap.settings import DEBIAN_SUITE
 from bootstrap.shell import Shell
 from bootstrap.sources.image_build import LABEL
 from bootstrap.sources.indexes import debian_mirror
 from bootstrap.step import Report, Status, missing, ready
+from rayside.errors import CommandFailed, MissingProgram
+from rayside.plain import line
 
 # Debian's archive is signed with these keys, of Debian's package debian-archive-keyring.
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")

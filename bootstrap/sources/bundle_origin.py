@@ -11,11 +11,11 @@ from bootstrap.bundle.manifest import Manifest, parse
 from bootstrap.bundle.opened import Bundle, path_of, require_fit, this_platform
 from bootstrap.bundle.signature import require_signature
 from bootstrap.bundle.version import this_version
-from bootstrap.errors import InvalidSetting
 from bootstrap.registry.address import parse as parse_address
 from bootstrap.registry.mirrored import listed
 from bootstrap.settings import Settings
 from bootstrap.sources.registry_client import RegistryClient
+from rayside.errors import InvalidSetting
 
 # A cluster's folder keeps there which bundle it was made of.
 RECORD = "bundle.json"

@@ -20,9 +20,8 @@ from bootstrap.bundle.manifest import Folder, Image, Manifest
 from bootstrap.bundle.opened import Bundle, require_fit
 from bootstrap.bundle.packed import unpack
 from bootstrap.bundle.signature import public_key
-from bootstrap.errors import BadBundle, CommandFailed, ImageMissing, LowDisk, NotMirrored
+from bootstrap.errors import BadBundle, ImageMissing, LowDisk, NotMirrored
 from bootstrap.lock import alone
-from bootstrap.private_file import write_private
 from bootstrap.registry.mirrored import fetch, listed
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
@@ -30,6 +29,8 @@ from bootstrap.sources.bundle_origin import Origin, for_nodes, named
 from bootstrap.sources.registry_client import RegistryClient
 from bootstrap.sources.source import Archives, Source, supply
 from bootstrap.step import Condition, Report, Status, missing, ready
+from rayside.errors import CommandFailed
+from rayside.private_file import write_private
 
 _PROGRAMS = {
     "kind": "kind",

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from bootstrap.errors import BadChecksum, RaysideError
+from bootstrap.errors import BadChecksum
 from bootstrap.lock import alone
-from bootstrap.private_file import replace_whole
 from bootstrap.settings import ROOT
 from bootstrap.step import Report
+from rayside.errors import RaysideError
+from rayside.private_file import replace_whole
 
 # It has the digests of releases, extensions and images, by `./invokew lock`.
 RECORDED = ROOT / "requirements" / "digests.json"

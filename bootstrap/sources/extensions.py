@@ -8,17 +8,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.errors import BadChecksum, DownloadFailed, InvalidSetting
-from bootstrap.private_file import write_private
+from bootstrap.errors import BadChecksum, DownloadFailed
 from bootstrap.settings import EXTENSIONS, ROOT, Settings, environment_name
 from bootstrap.sources.digests import RECORDED, Digests
 from bootstrap.sources.gallery import Gallery
 from bootstrap.sources.source import Supply, supply
 from bootstrap.sources.vsix import BrokenVsix, Extension, of_folder, read
 from bootstrap.step import Report, Status, missing, ready
+from rayside.errors import InvalidSetting
+from rayside.private_file import write_private
 
 # Ray Breakpoints is packed by its `pack`, which makes its walkthroughs of the labs.
-OWN = ROOT / "image" / "extension"
+OWN = ROOT / "vscode"
 _LABS = ROOT / "example" / "labs"
 Pins = Sequence[tuple[str, str]]
 _MORE = "./invokew prepare asks again, for the next cluster, and vsix_folder names a folder to have them from"

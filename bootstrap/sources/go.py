@@ -12,11 +12,12 @@ from functools import cached_property
 from pathlib import Path
 
 from bootstrap import cache, pip
-from bootstrap.errors import BadChecksum, BuildFailed, CommandFailed, MissingProgram, RaysideError
+from bootstrap.errors import BadChecksum, BuildFailed
 from bootstrap.settings import GO_VERSION, OLDEST_GO, ORAS_VERSION, ROOT
 from bootstrap.shell import Shell
 from bootstrap.sources.program import ORAS
 from bootstrap.step import Report, Status, missing, ready
+from rayside.errors import CommandFailed, MissingProgram, RaysideError
 
 MODULES = ROOT / "image" / "programs"
 _LOCK_FILE = ROOT / "requirements" / "go.txt"

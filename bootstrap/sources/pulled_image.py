@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bootstrap import cache, docker_engine
-from bootstrap.errors import DownloadFailed, ImageMissing, MissingProgram, RaysideError
-from bootstrap.plain import line
+from bootstrap.errors import DownloadFailed, ImageMissing
 from bootstrap.registry.address import Address
 from bootstrap.registry.mirror import engines_authority
 from bootstrap.settings import environment_name
@@ -17,6 +16,8 @@ from bootstrap.sources.digests import Digests
 from bootstrap.sources.references import located, registry, without_tag
 from bootstrap.sources.registry_client import RegistryClient
 from bootstrap.step import Report, Status, missing, ready
+from rayside.errors import MissingProgram, RaysideError
+from rayside.plain import line
 
 if TYPE_CHECKING:
     from docker import DockerClient

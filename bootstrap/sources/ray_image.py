@@ -6,13 +6,13 @@ from pathlib import Path
 
 from bootstrap.settings import ROOT
 
-_HOOK = ROOT / "bootstrap" / "hook"
+_PACKAGE = ROOT / "rayside"
 
 
 def ray_image_files() -> dict[str, Path]:
     """Returns the files that the Dockerfiles of image/ray/ have in their context besides their folder's."""
-    hook = [_HOOK / "start.py", *sorted((_HOOK / "rayside_hook").rglob("*.py"))]
+    worker_side = [_PACKAGE / "__init__.py", *sorted((_PACKAGE / "worker").rglob("*.py"))]
     return {
         "ray.txt": ROOT / "requirements" / "ray.txt",
-        **{f"hook/{file.relative_to(_HOOK).as_posix()}": file for file in hook},
+        **{file.relative_to(ROOT).as_posix(): file for file in worker_side},
     }

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap import cache, docker_engine
-from bootstrap.errors import CommandFailed, Interrupted, MissingProgram, RaysideError
 from bootstrap.registry.address import Address, parse
 from bootstrap.registry.mirror import authority
 from bootstrap.settings import OLDEST_ORAS, Settings
@@ -22,6 +21,7 @@ from bootstrap.sources.go import Go, GoPrograms, built_oras
 from bootstrap.sources.program import ORAS, Program, released_oras
 from bootstrap.sources.reachable import unreachable
 from bootstrap.step import Condition, Report, Status, missing, ready
+from rayside.errors import CommandFailed, Interrupted, MissingProgram, RaysideError
 
 if TYPE_CHECKING:
     from bootstrap.bundle.opened import Bundle

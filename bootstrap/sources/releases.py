@@ -9,13 +9,7 @@ from pathlib import Path
 
 from bootstrap import docker_engine
 from bootstrap.download import Download
-from bootstrap.settings import (
-    KIND_VERSION,
-    KUBERAY_VERSION,
-    KUBERNETES_VERSION,
-    RAY_VERSION,
-    Settings,
-)
+from bootstrap.settings import KIND_VERSION, KUBERAY_VERSION, KUBERNETES_VERSION, RAY_VERSION, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.digests import RECORDED, Digests
 from bootstrap.sources.program import Program, released_oras

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap import download
-from bootstrap.errors import InvalidSetting
+from rayside.errors import InvalidSetting
 
 UNIVERSAL = "universal"
 # It finds a VSIX's platform, where it is not for all of them.

@@ -12,34 +12,15 @@ from bootstrap.sources.extensions import own_files
 from bootstrap.sources.image_build import ImageBuild
 from bootstrap.sources.vsix import Extension
 
-
-def _ours(folders: Sequence[str], modules: Sequence[str]) -> tuple[str, ...]:
-    """Returns the paths of these folders, whole, and of these modules below bootstrap/."""
-    code = ROOT / "bootstrap"
-    files = [file for folder in folders for file in sorted((code / folder).rglob("*.py"))]
-    modules = ["__init__", *modules]
-    return tuple(
-        file.relative_to(ROOT).as_posix() for file in [*files, *(code / f"{name}.py" for name in modules)]
-    )
-
-
-# `python -m bootstrap.relay` needs just these of ours. It runs where nothing else of ours is.
-RELAY = _ours(["dap", "hook", "ray", "relay"], ["errors", "loopback", "plain", "users"])
-# `python -m bootstrap.in_ray`, which a job runs on a Ray that others made, needs these.
-IN_RAY = tuple(sorted({*RELAY, *_ours(["in_ray"], [])}))
-# `image/workspace/submit` needs just these of ours, for the same reason.
-SUBMISSION = _ours(
-    ["hook", "ray"],
-    [
-        *("console", "default_folders", "errors", "loopback", "options", "plain", "settings", "submission"),
-        *("users", "yaml_file"),
-    ],
-)
+_PACKAGE = sorted((ROOT / "rayside").rglob("*.py"))
+# The debugger, which the pod's relay and `image/workspace/submit` run.
+DEBUGGER = tuple(file.relative_to(ROOT).as_posix() for file in _PACKAGE)
 
 # What a workspace's user needs of a clone: the verbs, and the labs that are done in the pod.
 CLONE = (
     *("LICENSE", "invokew", "requirements/rayside.txt", "tasks.py"),
     *(file.relative_to(ROOT).as_posix() for file in sorted((ROOT / "bootstrap").rglob("*.py"))),
+    *DEBUGGER,
     *(
         file.relative_to(ROOT).as_posix()
         for file in sorted((ROOT / "example").rglob("*"))
@@ -73,7 +54,7 @@ def workspace_image(
             **({"BUILD_BASE": build_base} if build_base else {}),
         },
         extra={
-            **{f"rayside/{file}": ROOT / file for file in (*RELAY, *SUBMISSION)},
+            **{f"rayside/{file}": ROOT / file for file in DEBUGGER},
             **{f"clone/{file}": ROOT / file for file in CLONE},
             "rayside.txt": ROOT / "requirements" / "rayside.txt",
             **{f"extension/{name}": file for name, file in own_files().items()},

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 
-from bootstrap.errors import AptBusy, CommandFailed
+from bootstrap.errors import AptBusy
 from bootstrap.shell import Shell
 from bootstrap.step import Report, until
+from rayside.errors import CommandFailed
 
 # It waits so many seconds: a fresh machine of a cloud installs its upgrades in its first minutes.
 PATIENCE = 600.0

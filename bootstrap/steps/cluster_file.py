@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.instance import Instance
-from bootstrap.private_file import write_private
 from bootstrap.settings import ROOT, Settings, as_environment
 from bootstrap.step import Report, Status, missing, ready
+from rayside.private_file import write_private
 
 
 @dataclass(frozen=True)

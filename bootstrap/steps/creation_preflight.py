@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bootstrap.errors import Forbidden, NotOurs, RaysideError
+from bootstrap.errors import Forbidden, NotOurs
 from bootstrap.instance import Instance
 from bootstrap.kube import operator, rights
 from bootstrap.kube.api import CORE, Kube, made_here, require_namespace
 from bootstrap.step import Status, ready
+from rayside.errors import RaysideError
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.errors import MissingProgram
 from bootstrap.machine import installed
 from bootstrap.shell import Shell
 from bootstrap.sources.base_image import KEYRING
 from bootstrap.step import Report, Status, missing, ready
 from bootstrap.steps import apt
+from rayside.errors import MissingProgram
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap import cache, pip
-from bootstrap.errors import NotRunning
 from bootstrap.settings import DEBUGPY_VERSION
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, ready
 from bootstrap.steps.ray_environment import LOCK_FILE
 from bootstrap.steps.their_ray import TheirRay
+from rayside.errors import NotRunning
 
 # The debugger's packages: of the lock file a line of each, and its hashes. What bytecode requires, Ray has.
 _PACKAGES = "bytecode", "debugpy"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.errors import MissingProgram
 from bootstrap.step import Report, Status, missing, ready
+from rayside.errors import MissingProgram
 
 # The kernel lists here which program runs which foreign ones
 # (https://docs.kernel.org/admin-guide/binfmt-misc.html).

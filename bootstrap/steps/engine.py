@@ -16,9 +16,10 @@ import psutil
 
 from bootstrap import docker_engine
 from bootstrap.codespaces import Codespace
-from bootstrap.errors import EngineNotPermitted, EngineNotRunning, MissingProgram
+from bootstrap.errors import EngineNotPermitted, EngineNotRunning
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
+from rayside.errors import MissingProgram
 
 # A killed dockerd leaves these, and takes them for a running one's where the pid was given anew.
 _PID_FILES = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bootstrap.ray import jobs, outcome
-from bootstrap.ray.records import Job, WaitingTask
-from bootstrap.ray.state import LAG, Dashboard
 from bootstrap.settings import ROOT
 from bootstrap.step import Report, Status, missing, pending, ready, until
+from rayside.ray import jobs, outcome
+from rayside.ray.records import Job, WaitingTask
+from rayside.ray.state import LAG, Dashboard
 
 # This tells the example from the user's own jobs.
 ID_PREFIX = "rayside-example"

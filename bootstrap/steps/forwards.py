@@ -14,21 +14,21 @@ from pathlib import Path
 import psutil
 import requests
 
-from bootstrap.carrier import supervisor
-from bootstrap.carrier.carrier import Speaks
-from bootstrap.carrier.programs import Kubectl
-from bootstrap.carrier.supervisor import Forward, document
-from bootstrap.dap.exchange import no_answer
-from bootstrap.errors import ClusterUnreachable, NotRunning
 from bootstrap.kube.api import Kube
 from bootstrap.kube.forwarding import require_forwarding, to_pod
 from bootstrap.own_folder import make_own
-from bootstrap.private_file import write_private
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps import marks
 from bootstrap.steps.background import Background
 from bootstrap.steps.machine import require_port
+from rayside.dap.exchange import no_answer
+from rayside.errors import ClusterUnreachable, NotRunning
+from rayside.private_file import write_private
+from rayside.reach import supervisor
+from rayside.reach.carrier import Speaks
+from rayside.reach.programs import Kubectl
+from rayside.reach.supervisor import Forward, document
 
 # The pod may take so many seconds to answer: some milliseconds, or a second where kubectl is started for it.
 _ANSWER = 5.0
@@ -63,7 +63,7 @@ class Forwards:
 
     @property
     def config_file(self) -> Path:
-        """Returns the file that the supervisor reads: bootstrap/carrier/supervisor.py."""
+        """Returns the file that the supervisor reads: rayside/reach/supervisor.py."""
         return self.folder / "forwards.json"
 
     @property

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.carrier import supervisor
-from bootstrap.carrier.carrier import Speaks
-from bootstrap.carrier.programs import Program
-from bootstrap.carrier.supervisor import Forward, document
 from bootstrap.instance import Instance
-from bootstrap.private_file import write_private
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps.background import Background
 from bootstrap.steps.forwards import UNANSWERED
 from bootstrap.steps.machine import require_port
+from rayside.private_file import write_private
+from rayside.reach import supervisor
+from rayside.reach.carrier import Speaks
+from rayside.reach.programs import Program
+from rayside.reach.supervisor import Forward, document
 
 
 @dataclass(frozen=True)

@@ -16,21 +16,22 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap import cache
-from bootstrap.errors import NodesUnreachable, NotRunning, RaysideError, RelayNotStarted
-from bootstrap.in_ray.spec import ANSWER, END, FAILURE, FILE, RelaySpec, Running
+from bootstrap.errors import NodesUnreachable, RelayNotStarted
 from bootstrap.instance import Instance
-from bootstrap.plain import line, some_of
-from bootstrap.private_file import write_private
-from bootstrap.ray import jobs
-from bootstrap.ray.state import Dashboard
-from bootstrap.relay.config import UNSET, Masking, digest_of
 from bootstrap.settings import ROOT
 from bootstrap.shell import Shell
-from bootstrap.sources.workspace_image import IN_RAY
+from bootstrap.sources.workspace_image import DEBUGGER
 from bootstrap.step import Report, Status, missing, ready
 from bootstrap.steps.own_job import OwnJob, write_code
 from bootstrap.steps.their_ray import TheirRay
-from bootstrap.users import in_a_name
+from rayside.errors import NotRunning, RaysideError
+from rayside.plain import line, some_of
+from rayside.private_file import write_private
+from rayside.ray import jobs
+from rayside.ray.state import Dashboard
+from rayside.relay.config import UNSET, Masking, digest_of
+from rayside.relay_actor.spec import ANSWER, END, FAILURE, FILE, RelaySpec, Running
+from rayside.users import in_a_name
 
 # So many characters of what a job has printed are told where it failed.
 _TOLD = 400
@@ -123,7 +124,7 @@ class HeadRelay:
         """Submits the job that begins it, with its code."""
         with tempfile.TemporaryDirectory(prefix="rayside-") as folder:
             write_code(Path(folder), {FILE: spec.document()})
-            job = jobs.Submission("python -m bootstrap.in_ray", folder, user=self.instance.user)
+            job = jobs.Submission("python -m rayside.relay_actor", folder, user=self.instance.user)
             ray, env = self.head.programs / "ray", self.head.environment()
             jobs.submit(self.shell, ray, dashboard.url, env, job, submission_id)
 
@@ -170,7 +171,7 @@ class HeadRelay:
     def _spec(self) -> dict[str, Any]:
         """Returns what it is begun for; one that was begun for something else is replaced."""
         return {
-            "code": cache.key(*((ROOT / file).read_text() for file in IN_RAY)),
+            "code": cache.key(*((ROOT / file).read_text() for file in DEBUGGER)),
             "digest": digest_of(self._token).hex(),
             "masking": asdict(self.masking),
             "user": self.instance.user,

@@ -12,26 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from bootstrap import docker_engine, machine, processes, yaml_file
-from bootstrap.errors import (
-    CommandFailed,
-    EngineNotPermitted,
-    EngineNotRunning,
-    ImageMissing,
-    LowDisk,
-    NotOurs,
-    NotReady,
-    PortTaken,
-    RaysideError,
-)
+from bootstrap import docker_engine, processes
+from bootstrap.errors import EngineNotPermitted, EngineNotRunning, ImageMissing, LowDisk, NotOurs, NotReady
 from bootstrap.instance import Instance
-from bootstrap.plain import line
-from bootstrap.private_file import write_private
 from bootstrap.settings import KUBERNETES_VERSION, ROOT
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, drifted, missing, pending, ready
 from bootstrap.steps import marks
 from bootstrap.steps.differences import difference
+from rayside import yaml_file
+from rayside.errors import CommandFailed, PortTaken, RaysideError
+from rayside.plain import line
+from rayside.ports import port_holder
+from rayside.private_file import write_private
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -314,7 +307,7 @@ def port_taken(words: str) -> PortTaken | None:
     if found is None:
         return None
     port = int(found[1])
-    holder = machine.port_holder(port)
+    holder = port_holder(port)
     return PortTaken(
         f"port {port} of this machine, by which the cluster's node is reached, is taken"
         + (f" by {holder.words}" if holder else ""),

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bootstrap.errors import ClusterUnreachable, CommandFailed, InvalidYaml
 from bootstrap.kube.api import CORE, Kube
 from bootstrap.kube.kubeconfig import entries
-from bootstrap.private_file import write_private
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps.kind_cluster import KindCluster
+from rayside.errors import ClusterUnreachable, CommandFailed, InvalidYaml
+from rayside.private_file import write_private
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,8 @@ from typing import Any
 import psutil
 
 from bootstrap import processes
-from bootstrap.errors import NotRunning, RayDied, StrangerListens
+from bootstrap.errors import RayDied
 from bootstrap.instance import Instance
-from bootstrap.ray.state import Dashboard
 from bootstrap.settings import RAY_VERSION, ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Condition, Report, Status, drifted, missing, pending, ready
@@ -23,12 +22,14 @@ from bootstrap.steps.differences import difference
 from bootstrap.steps.machine import require_port
 from bootstrap.steps.pid_file import PidFile
 from bootstrap.steps.ray_beside import client_environment
+from rayside.errors import NotRunning, StrangerListens
+from rayside.ray.state import Dashboard
 
 # `ray start` turns 127.0.0.1 into the network card's address, and a paused worker's debugger,
 # which has no password, listens on the node's address: another loopback address is left alone.
 # macOS has none, but there Ray's nodes are on 127.0.0.1 by themselves.
 NODE_ADDRESS = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
-START = ROOT / "bootstrap" / "hook" / "start.py"
+START = ROOT / "start.py"
 # Without these processes the head is not whole, whatever the dashboard answers.
 _VITAL = ("gcs_server", "raylet")
 # Ray's own word where its node has not come up within 30 s, which nothing changes (`Node.__init__` in

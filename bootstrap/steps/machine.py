@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bootstrap import machine
-from bootstrap.errors import LowDisk, LowMemory, PortTaken, UnsupportedPython, UnsupportedSystem
+from bootstrap.errors import LowDisk, LowMemory, UnsupportedPython, UnsupportedSystem
 from bootstrap.settings import NEWEST_PYTHON, OLDEST_PYTHON, Settings, environment_name
 from bootstrap.step import Status, ready
 from bootstrap.steps import marks
+from rayside.errors import PortTaken
+from rayside.ports import port_holder
 
 _IN_USE = "in use by the cluster"
 
@@ -141,7 +143,7 @@ class Disk:
 
 def require_port(setting: str, port: int) -> None:
     """Checks that a port is free. Raises PortTaken, which names who has the port."""
-    holder = machine.port_holder(port)
+    holder = port_holder(port)
     if holder is None:
         return
     other_port = f"choose another port: {environment_name(setting)}={port + 1}"

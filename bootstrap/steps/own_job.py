@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.errors import RaysideError
-from bootstrap.ray import jobs
-from bootstrap.ray.state import Dashboard
 from bootstrap.settings import ROOT
-from bootstrap.sources.workspace_image import IN_RAY
+from bootstrap.sources.workspace_image import DEBUGGER
 from bootstrap.step import until
+from rayside.errors import RaysideError
+from rayside.ray import jobs
+from rayside.ray.state import Dashboard
 
 # The job may take so many seconds: Ray unpacks its files, and two processes come up.
 _PATIENCE = 180.0
@@ -71,7 +71,7 @@ def package(folder: Path) -> bytes:
 
 def write_code(folder: Path, texts: Mapping[str, str]) -> None:
     """Writes into a job's folder what of ours runs in Ray, and `texts`, files by their names."""
-    for file in IN_RAY:
+    for file in DEBUGGER:
         copy = folder / file
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / file, copy)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap import processes
-from bootstrap.private_file import write_private
+from rayside.private_file import write_private
 
 
 @dataclass(frozen=True)

@@ -9,20 +9,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.errors import (
-    CredentialsRefused,
-    Forbidden,
-    NodesUnreachable,
-    NotRunning,
-    UnsupportedPython,
-    UnsupportedRay,
-)
-from bootstrap.plain import counted, line, some_of
-from bootstrap.ray import authentication
-from bootstrap.ray.reach import out_of_reach
-from bootstrap.ray.state import Dashboard
+from bootstrap.errors import Forbidden, NodesUnreachable, UnsupportedPython, UnsupportedRay
 from bootstrap.settings import OLDEST_RAY
 from bootstrap.step import Report, Status, ready
+from rayside.errors import CredentialsRefused, NotRunning
+from rayside.plain import counted, line, some_of
+from rayside.ray import authentication
+from rayside.ray.reach import out_of_reach
+from rayside.ray.state import Dashboard
 
 # What a Ray that asks for no token means; its makers call it a feature.
 _TOKENS = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from bootstrap.errors import RaysideError, RegistryRefused
+from bootstrap.errors import RegistryRefused
 from bootstrap.instance import Instance
 from bootstrap.kube import operator
 from bootstrap.kube.api import CORE, Kube, made_here
@@ -17,6 +17,7 @@ from bootstrap.registry.address import Address, parse
 from bootstrap.registry.login import Login, login_for
 from bootstrap.settings import Settings
 from bootstrap.step import Report, Status, missing, pending, ready
+from rayside.errors import RaysideError
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import Any, Protocol
 
-from bootstrap.loopback import without_proxy
-from bootstrap.ray.state import Dashboard
 from bootstrap.settings import UNTOLD
+from rayside.loopback import without_proxy
+from rayside.ray.state import Dashboard
 
 # These variables are another Ray's, or another Python's.
 FOREIGN = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_TOKEN", "VIRTUAL_ENV", "PYTHONHOME")

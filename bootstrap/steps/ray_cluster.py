@@ -9,20 +9,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bootstrap import cache, codespaces, yaml_file
-from bootstrap.errors import NotOurs, NotRunning
+from bootstrap import cache, codespaces
+from bootstrap.errors import NotOurs
 from bootstrap.instance import Instance
 from bootstrap.kube import trouble
 from bootstrap.kube.api import CORE, RAY, Kube, made_here, path_of, require_namespace
-from bootstrap.private_file import write_private
-from bootstrap.ray.state import Dashboard
-from bootstrap.relay.config import UNSET, Masking, variables
 from bootstrap.settings import RAY_VERSION, ROOT
 from bootstrap.sources.source import Images
 from bootstrap.step import Report, Status, drifted, missing, pending, ready
 from bootstrap.steps.differences import SPEC, difference, made_of
 from bootstrap.steps.kuberay import require_gone
 from bootstrap.steps.package_index import PackageIndex
+from rayside import yaml_file
+from rayside.errors import NotRunning
+from rayside.private_file import write_private
+from rayside.ray.state import Dashboard
+from rayside.relay.config import UNSET, Masking, variables
 
 MANIFEST = ROOT / "k8s" / "ray-cluster.yaml"
 DASHBOARD_PORT, WORKSPACE_PORT, RELAY_PORT = 8265, 8443, 5678

@@ -15,7 +15,7 @@ from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, ready
 
 LOCK_FILE = ROOT / "requirements" / "ray.txt"
-# It has its Pythons run, at their start, the file that RAYSIDE_START names: bootstrap/hook/start.py.
+# It has its Pythons run, at their start, the file that RAYSIDE_START names: rayside/worker/start.py.
 START_FILE = ROOT / "image" / "ray" / "rayside.pth"
 
 

@@ -9,23 +9,23 @@ from typing import Any
 import psutil
 
 from bootstrap import cache
-from bootstrap.dap.exchange import no_answer
 from bootstrap.instance import Instance
-from bootstrap.private_file import write_private
-from bootstrap.relay.config import UNSET, Config, Masking
 from bootstrap.settings import ROOT
 from bootstrap.shell import Shell
-from bootstrap.sources.workspace_image import RELAY
+from bootstrap.sources.workspace_image import DEBUGGER
 from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps import marks
 from bootstrap.steps.background import Background
 from bootstrap.steps.machine import require_port
 from bootstrap.steps.ray_beside import RayBeside
+from rayside.dap.exchange import no_answer
+from rayside.private_file import write_private
+from rayside.relay.config import UNSET, Config, Masking
 
 
 @dataclass(frozen=True)
 class LocalRelay:
-    """The process `python -m bootstrap.relay` on Ray's own Python, found again by its pid and its answer.
+    """The process `python -m rayside.relay` on Ray's own Python, found again by its pid and its answer.
 
     `shared_files` says whether editors here see the workers' own files.
     """
@@ -77,7 +77,7 @@ class LocalRelay:
         """Returns what it is started for; a relay that was started for something else is replaced."""
         return {
             "config": self._config.document(),
-            "code": cache.key(*((ROOT / file).read_text() for file in RELAY)),
+            "code": cache.key(*((ROOT / file).read_text() for file in DEBUGGER)),
             "ray": self.head.identity,
         }
 
@@ -104,7 +104,7 @@ class LocalRelay:
         self.process.end(report)
 
     def command(self) -> list[str]:
-        return [str(self.head.programs / "python"), "-m", "bootstrap.relay", str(self._config_file)]
+        return [str(self.head.programs / "python"), "-m", "rayside.relay", "--config", str(self._config_file)]
 
     def leftovers(self) -> list[psutil.Process]:
         """Returns every relay of this Ray that runs, whether it is recorded or not."""

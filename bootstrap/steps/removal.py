@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bootstrap.errors import RaysideError
 from bootstrap.kube.api import Kube, made_here, path_of
 from bootstrap.kube.trouble import is_overdue
 from bootstrap.step import Report
 from bootstrap.steps.kuberay import require_gone
+from rayside.errors import RaysideError
 
 
 def removed(kube: Kube, path: str, what: str, report: Report) -> str | None:

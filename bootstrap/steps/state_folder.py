@@ -7,12 +7,12 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.errors import PortTaken
 from bootstrap.instance import Instance, all_recorded
 from bootstrap.own_folder import make_own, require_own
-from bootstrap.private_file import write_private
 from bootstrap.settings import environment_name
 from bootstrap.step import Report, Status, missing, ready
+from rayside.errors import PortTaken
+from rayside.private_file import write_private
 
 
 @dataclass(frozen=True)

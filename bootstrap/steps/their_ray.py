@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bootstrap.errors import NotRunning
 from bootstrap.instance import Instance
-from bootstrap.private_file import write_private
-from bootstrap.ray import authentication
-from bootstrap.ray.state import Dashboard
 from bootstrap.step import Report, Status, missing, ready
 from bootstrap.steps.preflight import Preflight
 from bootstrap.steps.ray_beside import client_environment
+from rayside.errors import NotRunning
+from rayside.private_file import write_private
+from rayside.ray import authentication
+from rayside.ray.state import Dashboard
 
 
 @dataclass(frozen=True)

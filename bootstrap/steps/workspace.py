@@ -19,12 +19,8 @@ import psutil
 
 from bootstrap import cache, pip
 from bootstrap.codespaces import trusted_origins
-from bootstrap.errors import BadChecksum, CommandFailed, NoNetwork, RaysideError
+from bootstrap.errors import BadChecksum, NoNetwork
 from bootstrap.instance import Instance
-from bootstrap.private_file import write_private
-from bootstrap.ray.metadata import WORKING_DIR
-from bootstrap.ray.paths import RESOURCES, unpacked
-from bootstrap.ray.records import Job
 from bootstrap.settings import CODE_SERVER_VERSION, ROOT, environment_name
 from bootstrap.shell import Shell
 from bootstrap.sources.extensions import OWN, Extensions, lab_files, own_files
@@ -35,6 +31,11 @@ from bootstrap.steps.cluster_file import ClusterFile
 from bootstrap.steps.machine import require_port
 from bootstrap.steps.ray_beside import FOREIGN, RayBeside, authentication
 from bootstrap.steps.secret_file import SecretFile
+from rayside.errors import CommandFailed, RaysideError
+from rayside.private_file import write_private
+from rayside.ray.metadata import WORKING_DIR
+from rayside.ray.paths import RESOURCES, unpacked
+from rayside.ray.records import Job
 
 SOURCE = ROOT / "image" / "workspace"
 # It opens this by default.

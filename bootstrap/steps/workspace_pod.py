@@ -15,12 +15,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bootstrap import cache, codespaces, yaml_file
-from bootstrap.errors import NotOurs, NotRunning
+from bootstrap import cache, codespaces
+from bootstrap.errors import NotOurs
 from bootstrap.instance import Instance, Ports
 from bootstrap.kube import trouble
 from bootstrap.kube.api import CORE, Kube, made_here
-from bootstrap.relay.config import Config, Masking, variables
 from bootstrap.settings import POD, ROOT
 from bootstrap.sources.source import Images
 from bootstrap.step import Report, Status, drifted, missing, pending, ready
@@ -30,7 +29,10 @@ from bootstrap.steps.ray_cluster import DASHBOARD_PORT, RELAY_PORT, WORKSPACE_PO
 from bootstrap.steps.removal import removed
 from bootstrap.steps.secret_file import SecretFile
 from bootstrap.steps.their_ray import TheirRay
-from bootstrap.users import in_a_name
+from rayside import yaml_file
+from rayside.errors import NotRunning
+from rayside.relay.config import Config, Masking, variables
+from rayside.users import in_a_name
 
 MANIFEST = ROOT / "k8s" / "workspace-pod.yaml"
 # The folder that `open` shows, of the clone that the image brings.

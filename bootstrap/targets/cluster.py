@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from bootstrap.ray import jobs
 from bootstrap.step import Step
 from bootstrap.steps.debugpy_package import DebugpyPackage
 from bootstrap.steps.machine import Python, System
@@ -15,6 +14,7 @@ from bootstrap.steps.preflight import Preflight
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.steps.their_ray import TheirRay
 from bootstrap.targets.on_this_machine import AccessFromHere, OnThisMachine, PortStep
+from rayside.ray import jobs
 
 
 @dataclass(frozen=True)

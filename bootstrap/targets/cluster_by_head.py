@@ -11,13 +11,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bootstrap import machine
-from bootstrap.carrier.carrier import Speaks
-from bootstrap.carrier.programs import Kubectl, Program, Ssh
-from bootstrap.carrier.supervisor import forwarded
 from bootstrap.kube import heads
 from bootstrap.kube.api import Kube, head_selector
 from bootstrap.kube.forwarding import require_forwarding, to_pod
-from bootstrap.ray import authentication
 from bootstrap.step import Step
 from bootstrap.steps import marks
 from bootstrap.steps.head_forward import HeadForward
@@ -26,6 +22,10 @@ from bootstrap.steps.preflight import Preflight
 from bootstrap.steps.ray_cluster import secret
 from bootstrap.steps.their_ray import TheirRay
 from bootstrap.targets.cluster import Cluster
+from rayside.ray import authentication
+from rayside.reach.carrier import Speaks
+from rayside.reach.programs import Kubectl, Program, Ssh
+from rayside.reach.supervisor import forwarded
 
 
 @dataclass(frozen=True)

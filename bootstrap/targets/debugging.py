@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from bootstrap.dap.client import Client
-from bootstrap.debugger.commands import Place
-from bootstrap.debugger.events import JobState
-from bootstrap.debugger.session import AttachOptions
-from bootstrap.ray.records import Job, jobs_for
-from bootstrap.ray.state import Dashboard
 from bootstrap.targets.target import Target
+from rayside.client.commands import Place
+from rayside.client.events import JobState
+from rayside.client.session import AttachOptions
+from rayside.dap.client import Client
+from rayside.ray.records import Job, jobs_for
+from rayside.ray.state import Dashboard
 
 
 @dataclass(frozen=True)

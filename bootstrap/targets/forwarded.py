@@ -12,19 +12,20 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bootstrap.carrier.supervisor import forwarded
-from bootstrap.errors import CommandFailed, NotARayJob, NotRunning, RaysideError, SubmissionFailed
+from bootstrap.errors import NotARayJob
 from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube, head_selector
 from bootstrap.kube.forwarding import to_pod
-from bootstrap.private_file import write_private
-from bootstrap.ray.jobs import Submission
-from bootstrap.ray.state import Dashboard
 from bootstrap.shell import Shell
 from bootstrap.step import Report, until
 from bootstrap.steps.forwards import Forwards
 from bootstrap.steps.kubeconfig import UserContext
 from bootstrap.steps.ray_cluster import DASHBOARD_PORT, KubeRayToken, WorkspacePassword, secret
+from rayside.errors import CommandFailed, NotRunning, RaysideError, SubmissionFailed
+from rayside.private_file import write_private
+from rayside.ray.jobs import Submission
+from rayside.ray.state import Dashboard
+from rayside.reach.supervisor import forwarded
 
 if TYPE_CHECKING:
     from bootstrap.kube.rayjob.submission import KubectlRay

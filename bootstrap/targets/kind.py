@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 from bootstrap.codespaces import larger_machine
 from bootstrap.delivery.baked import NodeImage, baked
 from bootstrap.delivery.loaded import NodeImages, stable_names
-from bootstrap.errors import InvalidSetting
 from bootstrap.kube.api import Kube
-from bootstrap.options import registry_mirrors
 from bootstrap.sources.source import Images
 from bootstrap.step import Step
 from bootstrap.steps import kind_cluster
@@ -23,6 +21,8 @@ from bootstrap.steps.kuberay import OperatorManifest
 from bootstrap.steps.machine import Disk, Memory, Ports, Python, System
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets.on_kubernetes import OnKubernetes
+from rayside.errors import InvalidSetting
+from rayside.options import registry_mirrors
 
 if TYPE_CHECKING:
     from bootstrap.steps.registry_in_nodes import StandIn

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from bootstrap.errors import NotRunning
 from bootstrap.step import Step
 from bootstrap.steps.leftovers import Leftovers
 from bootstrap.steps.local_ray import RayHead
@@ -14,6 +13,7 @@ from bootstrap.steps.relay import LocalRelay
 from bootstrap.steps.secret_file import SecretFile
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets.on_this_machine import AccessFromHere, OnThisMachine
+from rayside.errors import NotRunning
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bootstrap.carrier.supervisor import Forward
 from bootstrap.errors import Forbidden
 from bootstrap.kube import operator
 from bootstrap.kube.api import Kube, head_selector
@@ -33,6 +32,7 @@ from bootstrap.steps.ray_cluster import (
 from bootstrap.steps.ray_environment import RayEnvironment
 from bootstrap.targets.forwarded import ForwardedAccess
 from bootstrap.targets.target import Target
+from rayside.reach.supervisor import Forward
 
 if TYPE_CHECKING:
     from bootstrap.kube.contents import Kind

@@ -8,9 +8,6 @@ from functools import cached_property
 from typing import Protocol
 
 from bootstrap.codespaces import larger_machine
-from bootstrap.ray import jobs
-from bootstrap.ray.records import jobs_for
-from bootstrap.ray.state import Dashboard
 from bootstrap.sources.extensions import Extensions, this_platform
 from bootstrap.step import Step
 from bootstrap.steps import workspace
@@ -22,6 +19,9 @@ from bootstrap.steps.relay import LocalRelay
 from bootstrap.steps.secret_file import SecretFile
 from bootstrap.steps.workspace import LocalWorkspace, WorkspaceFiles
 from bootstrap.targets.target import Target
+from rayside.ray import jobs
+from rayside.ray.records import jobs_for
+from rayside.ray.state import Dashboard
 
 
 class PortStep(Step, Protocol):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from bootstrap import instance
-from bootstrap.errors import InvalidArgument, NotOurs
+from bootstrap.errors import NotOurs
 from bootstrap.instance import Instance, Ports, configured
 from bootstrap.kube.api import Kube
 from bootstrap.kube.sizes import NOTHING, Size, of_cluster
@@ -20,6 +20,7 @@ from bootstrap.steps.ray_cluster import RayCluster
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets.cluster_created import ClusterCreated
 from bootstrap.targets.on_kubernetes import OnKubernetes
+from rayside.errors import InvalidArgument
 
 # One operator looks after all places: that of the cluster beside which they are.
 _SHARED = ("operator-manifest", "custom-resources", "kuberay")

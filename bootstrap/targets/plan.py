@@ -6,19 +6,15 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bootstrap import instance, machine
-from bootstrap.errors import (
-    EngineNotPermitted,
-    EngineNotRunning,
-    EngineNotSupported,
-    InvalidSetting,
-    OtherTarget,
-)
+from bootstrap import instance
+from bootstrap.errors import EngineNotPermitted, EngineNotRunning, EngineNotSupported, OtherTarget
 from bootstrap.instance import Instance, Ports, configured
 from bootstrap.own_folder import require_own
 from bootstrap.settings import BUNDLED, DEFAULT_NAME, POD, THEIRS, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.reachable import unreachable
+from rayside.errors import InvalidSetting
+from rayside.ports import port_holder
 
 _REASONS = {
     "address": "its address was given",
@@ -256,4 +252,4 @@ def _ports(settings: Settings, known: Instance) -> Ports:
 
 def _free(first: int, taken: Collection[int]) -> Iterator[int]:
     """Yields the ports from `first` on that are nobody's now."""
-    return (port for port in range(first, 65536) if port not in taken and not machine.port_holder(port))
+    return (port for port in range(first, 65536) if port not in taken and not port_holder(port))

@@ -11,16 +11,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from bootstrap.errors import NotRunning, OtherTarget
+from bootstrap.errors import OtherTarget
 from bootstrap.instance import Instance
-from bootstrap.ray import jobs
-from bootstrap.ray.state import Dashboard
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, Step, ready
 from bootstrap.steps.machine import Python
 from bootstrap.steps.ray_beside import client_environment
 from bootstrap.steps.workspace import head_folder
 from bootstrap.targets.target import Target
+from rayside.errors import NotRunning
+from rayside.ray import jobs
+from rayside.ray.state import Dashboard
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from bootstrap.ray.jobs import Submission
-from bootstrap.ray.state import Dashboard
-from bootstrap.relay.config import Masking
 from bootstrap.settings import BUNDLED
 from bootstrap.sources.extensions import Extensions, variant
 from bootstrap.sources.source import Source
 from bootstrap.step import Step
 from bootstrap.steps.example_job import ExampleJob
 from bootstrap.targets.plan import Plan
+from rayside.ray.jobs import Submission
+from rayside.ray.state import Dashboard
+from rayside.relay.config import Masking
 
 if TYPE_CHECKING:
     from bootstrap.targets.forwarded import ForwardedAccess

@@ -10,17 +10,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bootstrap.console import Console
-from bootstrap.errors import InvalidArgument, NotAttachable
-from bootstrap.in_ray.opening import FILE, NOT_POSSIBLE, OPENED, Outcome, Process, outcomes
-from bootstrap.plain import line
-from bootstrap.ray.job_processes import JobProcess, processes_of
-from bootstrap.ray.state import Dashboard
+from bootstrap.errors import NotAttachable
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.steps.own_job import OwnJob, package, write_code
 from bootstrap.targets import choice
-from bootstrap.users import sees
+from rayside.console import Console
+from rayside.errors import InvalidArgument
+from rayside.plain import line
+from rayside.ray.job_processes import JobProcess, processes_of
+from rayside.ray.state import Dashboard
+from rayside.relay_actor.opening import FILE, NOT_POSSIBLE, OPENED, Outcome, Process, outcomes
+from rayside.users import sees
 
 _NAME = "rayside-attach"
 _OPEN = "open"
@@ -87,7 +88,7 @@ def _opened(dashboard: Dashboard, processes: Sequence[JobProcess], user: str) ->
     with tempfile.TemporaryDirectory(prefix="rayside-") as folder:
         write_code(Path(folder), {FILE: json.dumps([asdict(process) for process in asked])})
         code = dashboard.upload(package(Path(folder)))
-    program = "python -m bootstrap.in_ray.opening"
+    program = "python -m rayside.relay_actor.opening"
     # Others may attach at the same time: each job has a name of its own.
     output = OwnJob(dashboard, f"{_NAME}-{secrets.token_hex(3)}").run(
         lambda submission_id: dashboard.submit(program, submission_id, {"working_dir": code}, user=user)

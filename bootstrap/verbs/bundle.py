@@ -16,9 +16,7 @@ from bootstrap import docker_engine, step
 from bootstrap.bundle.manifest import IMAGES, PROGRAMS, Manifest
 from bootstrap.bundle.opened import PLATFORMS, Bundle, this_platform, this_python
 from bootstrap.bundle.signature import public_key, require_signature, require_signer, signature
-from bootstrap.console import Console
 from bootstrap.delivery.baked import baked
-from bootstrap.errors import InvalidArgument
 from bootstrap.settings import NEWEST_PYTHON, OLDEST_PYTHON, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.bundle_file import BundleFile, Wheels, require_free
@@ -26,6 +24,8 @@ from bootstrap.steps.emulation import Emulation, absent
 from bootstrap.steps.engine import Engine
 from bootstrap.steps.machine import Python
 from bootstrap.targets import choice
+from rayside.console import Console
+from rayside.errors import InvalidArgument
 
 Sign = Callable[[Manifest], bytes]
 

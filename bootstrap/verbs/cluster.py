@@ -14,13 +14,9 @@ from typing import Any
 
 from bootstrap import step
 from bootstrap.codespaces import addresses
-from bootstrap.console import Console
-from bootstrap.errors import INTERRUPTED, HasPlaces, InvalidArgument, JobNotFound, RaysideError
+from bootstrap.errors import HasPlaces
 from bootstrap.instance import Instance, all_recorded, configured, names
 from bootstrap.lock import alone
-from bootstrap.plain import counted
-from bootstrap.private_file import write_private
-from bootstrap.ray.records import Job, jobs_for
 from bootstrap.settings import DEFAULT_NAME, Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Condition, Status, Step
@@ -28,6 +24,11 @@ from bootstrap.steps import example_job
 from bootstrap.targets import choice
 from bootstrap.targets.target import Target, with_example
 from bootstrap.timing import Timing, critical_path
+from rayside.console import Console
+from rayside.errors import INTERRUPTED, InvalidArgument, JobNotFound, RaysideError
+from rayside.plain import counted
+from rayside.private_file import write_private
+from rayside.ray.records import Job, jobs_for
 
 # A cluster's folder has the timing of the last `up` in it.
 _TIMINGS = "up.json"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bootstrap.console import Console
-from bootstrap.dap.comparison import drawn
-from bootstrap.dap.expressions import refusal_of
-from bootstrap.errors import InvalidArgument, NothingPaused
 from bootstrap.settings import Settings
 from bootstrap.verbs.of_job import ask_of_job, show
+from rayside.console import Console
+from rayside.dap.comparison import drawn
+from rayside.dap.expressions import refusal_of
+from rayside.errors import InvalidArgument, NothingPaused
 
 
 def compare(

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bootstrap.console import Console
-from bootstrap.dap.additions import ALWAYS, ASK
-from bootstrap.debugger.commands import HITS, Place, check_condition, option
-from bootstrap.errors import Interrupted, InvalidArgument
-from bootstrap.options import seconds
-from bootstrap.ray.metadata import DEBUG
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
 from bootstrap.targets.debugging import ClusterJob, attach_options
+from rayside.client.commands import HITS, Place, check_condition, option
+from rayside.console import Console
+from rayside.dap.additions import ALWAYS, ASK
+from rayside.errors import Interrupted, InvalidArgument
+from rayside.options import seconds
+from rayside.ray.metadata import DEBUG
 
 
 def debug(
@@ -59,11 +59,11 @@ def debug(
     how = {"everyone": everyone, "exceptions": exceptions, "children": children}
     options = attach_options(target, watch.submission_id, places, **how, take_over=take_over)
     if not scripted:
-        from bootstrap.debugger import terminal
+        from rayside.client import terminal
 
         history = target.instance.folder / "debug-history"
         return terminal.run(options, watch, console, timeout=patience, history=history)
-    from bootstrap.debugger.scripted import run_sync
+    from rayside.client.scripted import run_sync
 
     try:
         document = run_sync(options, watch, evaluate=evaluate, timeout=patience, on_event=console.event)
@@ -78,7 +78,7 @@ def debug(
 
 def launch_json(settings: Settings, console: Console) -> None:
     """Makes the relay known to VS Code in the current folder. Raises InvalidArgument."""
-    from bootstrap.debugger import launch_json
+    from rayside.client import launch_json
 
     instance = choice.named(settings, Shell()).instance
     token, file = instance.token_file, Path.cwd() / launch_json.PLACE

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap import pip, step
-from bootstrap.console import Console
-from bootstrap.errors import InvalidArgument
 from bootstrap.settings import (
     BYTECODE_VERSION,
     DEBUGPY_VERSION,
@@ -37,6 +35,8 @@ from bootstrap.sources.published import published
 from bootstrap.step import Condition, Step
 from bootstrap.steps.debian_program import chromium, debootstrap, registry
 from bootstrap.steps.engine import Engine
+from rayside.console import Console
+from rayside.errors import InvalidArgument
 
 REQUIREMENTS = ROOT / "requirements"
 BENCHMARKS = ROOT / "tests" / "bench"

@@ -11,20 +11,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from bootstrap.console import Console
 from bootstrap.diagnosis import archive as archives
 from bootstrap.diagnosis.evidence import Evidence
 from bootstrap.diagnosis.explain import findings
 from bootstrap.diagnosis.finding import Finding
 from bootstrap.diagnosis.gather import Gathered, gather
-from bootstrap.errors import InvalidArgument, JobNotFound, PodNotFound, RaysideError
-from bootstrap.hook.rayside_hook.redaction import may_be_secret_name
-from bootstrap.plain import line
+from bootstrap.errors import PodNotFound
 from bootstrap.settings import DEBUGPY_VERSION, RAY_VERSION, WITH_LOGIN, Settings
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
 from bootstrap.targets.target import Target
 from bootstrap.verbs.paused import paused
+from rayside.console import Console
+from rayside.errors import InvalidArgument, JobNotFound, RaysideError
+from rayside.plain import line
+from rayside.worker.redaction import may_be_secret_name
 
 # So many ids are named where the one that was given is not there.
 _NEWEST = 5

@@ -7,8 +7,6 @@ from typing import Any
 
 from bootstrap import step
 from bootstrap.codespaces import Codespace
-from bootstrap.console import Console
-from bootstrap.errors import MACHINE, RaysideError
 from bootstrap.given_settings import parse
 from bootstrap.labs import needs
 from bootstrap.settings import Settings
@@ -18,6 +16,8 @@ from bootstrap.steps.debian_program import DebianProgram, chromium, fish, minisi
 from bootstrap.steps.engine import installable
 from bootstrap.steps.ports_private import PortsPrivate
 from bootstrap.targets import choice
+from rayside.console import Console
+from rayside.errors import MACHINE, RaysideError
 
 
 def doctor(

@@ -8,25 +8,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bootstrap import yaml_file
-from bootstrap.console import Console
-from bootstrap.dap.paused import PausedTask
-from bootstrap.errors import Interrupted, InvalidArgument, NotARayJob, NotRunning
+from bootstrap.errors import NotARayJob
 from bootstrap.kube.rayjob import document
-from bootstrap.plain import line
-from bootstrap.ray import jobs, outcome
-from bootstrap.ray.debug import Debug
-from bootstrap.ray.metadata import USER_VARIABLE
-from bootstrap.ray.records import Job
-from bootstrap.ray.state import Dashboard
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.steps.example_job import example
 from bootstrap.targets import choice
-from bootstrap.users import sees
 from bootstrap.verbs.output import followed
 from bootstrap.verbs.paused import paused
 from bootstrap.verbs.serve_config import for_serve
+from rayside import yaml_file
+from rayside.console import Console
+from rayside.dap.paused import PausedTask
+from rayside.errors import Interrupted, InvalidArgument, NotRunning
+from rayside.plain import line
+from rayside.ray import jobs, outcome
+from rayside.ray.debug import Debug
+from rayside.ray.metadata import USER_VARIABLE
+from rayside.ray.records import Job
+from rayside.ray.state import Dashboard
+from rayside.users import sees
 
 
 @dataclass(frozen=True)
@@ -133,8 +134,8 @@ def print_runtime_env(
 ) -> None:
     """Prints the runtime_env with which another program's `ray.init` has workers that can be debugged.
 
-    Its driver is not among them: `python -m rayside_hook` is for that. With `serve` it is for the config of a
-    Ray Serve application, whose replicas can then be debugged. Raises InvalidArgument.
+    Its driver is not among them: `python -m rayside.worker` is for that. With `serve` it is for the config of
+    a Ray Serve application, whose replicas can then be debugged. Raises InvalidArgument.
     """
     if serve and (request.working_dir or request.py_modules):
         raise InvalidArgument(

@@ -10,16 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bootstrap.console import Console
-from bootstrap.errors import InvalidArgument, NotRunning, NotSolved, RayDied, UnsafeFolder
+from bootstrap.errors import NotSolved, RayDied, UnsafeFolder
 from bootstrap.labs import checking, left
 from bootstrap.labs.copies import Copy, Progress
 from bootstrap.labs.exercise import Exercise
 from bootstrap.labs.lesson import Lesson, find, lessons
-from bootstrap.ray.state import Dashboard
 from bootstrap.settings import ROOT, Settings, as_environment
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
+from rayside.console import Console
+from rayside.errors import InvalidArgument, NotRunning
+from rayside.ray.state import Dashboard
 
 _ASKS_TO_RUN = "\nEnter runs it, s skips it, q leaves: "
 _ASKS_TO_GO_ON = "\nEnter goes on, q leaves: "

@@ -12,8 +12,6 @@ from bootstrap import step
 from bootstrap.bundle.manifest import Manifest
 from bootstrap.bundle.opened import Bundle, this_platform
 from bootstrap.bundle.version import this_version
-from bootstrap.console import Console
-from bootstrap.errors import InvalidArgument
 from bootstrap.lock import alone
 from bootstrap.registry import helm_values
 from bootstrap.registry.login import login_for
@@ -23,6 +21,8 @@ from bootstrap.settings import KUBERAY_VERSION, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.registry_client import RegistryClient
 from bootstrap.verbs import bundle
+from rayside.console import Console
+from rayside.errors import InvalidArgument
 
 
 def fill(

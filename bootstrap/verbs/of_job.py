@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from bootstrap.console import Console
-from bootstrap.dap.exchange import ask
-from bootstrap.dap.framing import Message
-from bootstrap.errors import DebuggerGone, NotRunning
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
 from bootstrap.targets.debugging import ClusterJob
+from rayside.console import Console
+from rayside.dap.exchange import ask
+from rayside.dap.framing import Message
+from rayside.errors import DebuggerGone, NotRunning
 
 # Seconds for the relay's answer: it asks Ray for up to 5, and then all processes for up to 12.
 _PATIENCE = 20.0

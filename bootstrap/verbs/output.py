@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 
 from bootstrap import step
-from bootstrap.ray.state import LAG, Dashboard
 from bootstrap.step import Report
+from rayside.ray.state import LAG, Dashboard
 
 
 def followed(dashboard: Dashboard, submission_id: str, report: Report) -> Iterator[str]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from bootstrap import step
-from bootstrap.dap.exchange import ask
-from bootstrap.dap.paused import PausedTask
-from bootstrap.errors import DebuggerGone, NotRunning, RequestFailed
-from bootstrap.ray.state import LAG
 from bootstrap.targets.target import Target
+from rayside.dap.exchange import ask
+from rayside.dap.paused import PausedTask
+from rayside.errors import DebuggerGone, NotRunning, RequestFailed
+from rayside.ray.state import LAG
 
 # Seconds for the relay's answer: it asks Ray, for which it takes up to 5.
 _PATIENCE = 8.0

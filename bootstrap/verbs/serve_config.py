@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bootstrap.ray.state import Dashboard
 from bootstrap.steps.own_job import package
+from rayside.ray.state import Dashboard
 
 _VARIABLE = "__RAY_WORKER_PROCESS_SETUP_HOOK_ENV_VAR"
 

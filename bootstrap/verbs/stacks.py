@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bootstrap.console import Console
-from bootstrap.dap.stacks import drawn
 from bootstrap.settings import Settings
 from bootstrap.verbs.of_job import ask_of_job, show
+from rayside.console import Console
+from rayside.dap.stacks import drawn
 
 
 def stacks(settings: Settings, console: Console, *, job: str | None, everyone: bool = False) -> None:

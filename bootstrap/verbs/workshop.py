@@ -9,18 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap import step
-from bootstrap.console import Console
-from bootstrap.errors import (
-    Forbidden,
-    InvalidArgument,
-    NotReady,
-    NotRunning,
-    RaysideError,
-)
+from bootstrap.errors import Forbidden, NotReady
 from bootstrap.kube import rights
 from bootstrap.lock import alone
-from bootstrap.plain import counted
-from bootstrap.private_file import write_private
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Step
@@ -34,6 +25,10 @@ from bootstrap.workshop.event import AT_ONCE, REMOVED_AT_ONCE, Row, Workshop
 from bootstrap.workshop.pause import IdlePaused, Paused, Resumed
 from bootstrap.workshop.place_up import PlaceUp
 from bootstrap.workshop.sheet import as_csv, as_page
+from rayside.console import Console
+from rayside.errors import InvalidArgument, NotRunning, RaysideError
+from rayside.plain import counted
+from rayside.private_file import write_private
 
 # In minutes: a day.
 _LONGEST_IDLE = 1440

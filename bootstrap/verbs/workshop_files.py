@@ -11,15 +11,16 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bootstrap.console import Console
-from bootstrap.errors import Forbidden, InvalidArgument, LowDisk, NotRunning, PodFailed, RaysideError
+from bootstrap.errors import Forbidden, LowDisk, PodFailed
 from bootstrap.labs.lesson import find, lessons
-from bootstrap.private_file import write_private
 from bootstrap.settings import Settings
 from bootstrap.verbs.workshop import alone_with, minutes_of, remove_places, require_place, workshop_of
 from bootstrap.workshop import changed, ending, inside
 from bootstrap.workshop.culling import LOOK, Culling
 from bootstrap.workshop.event import AT_ONCE, Workshop
+from rayside.console import Console
+from rayside.errors import InvalidArgument, NotRunning, RaysideError
+from rayside.private_file import write_private
 
 # What fails when a workshop ends is tried again so often, after so many seconds.
 _TRIES, _PAUSE = 5, 60.0

@@ -8,13 +8,13 @@ import webbrowser
 from urllib.parse import quote
 
 from bootstrap.codespaces import clickable
-from bootstrap.console import Console
-from bootstrap.errors import NotRunning
 from bootstrap.settings import Settings, environment_name
 from bootstrap.shell import Shell
 from bootstrap.steps.workspace import healthz
 from bootstrap.targets import choice
 from bootstrap.targets.target import Target
+from rayside.console import Console
+from rayside.errors import NotRunning
 
 
 def open_workspace(settings: Settings, console: Console, *, browser: bool = True) -> None:

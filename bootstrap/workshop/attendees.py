@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.errors import InvalidArgument
-from bootstrap.plain import line
+from rayside.errors import InvalidArgument
+from rayside.plain import line
 
 # A namespace's name is a label of DNS, of 63 letters, and has the workshop's name before the place's
 # (https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-label-names).

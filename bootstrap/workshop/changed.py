@@ -7,7 +7,7 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.errors import InvalidArgument
+from rayside.errors import InvalidArgument
 
 # In bytes. A lab is some files of text.
 _LARGEST = 4 * 1024 * 1024

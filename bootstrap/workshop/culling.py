@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from bootstrap.delivery.front_door import Claim
-from bootstrap.errors import RaysideError
 from bootstrap.step import Condition, Report
 from bootstrap.targets.place import Place
 from bootstrap.workshop.event import AT_ONCE
 from bootstrap.workshop.pause import BackFromIdle, IdlePaused
+from rayside.errors import RaysideError
 
 # Seconds from one look to the next. Each runs a program in each place that somebody has.
 LOOK = 60.0

@@ -6,7 +6,7 @@ import re
 import threading
 from datetime import datetime, timedelta
 
-from bootstrap.errors import InvalidArgument
+from rayside.errors import InvalidArgument
 
 _CLOCK = re.compile(r"(\d{1,2}):(\d\d)", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?([+-]\d\d:\d\d)?", re.ASCII)

@@ -11,9 +11,9 @@ from typing import Any
 from bootstrap.kube.quantity import GIB, figure, shown
 from bootstrap.kube.sizes import NOTHING, Size, of_cluster
 from bootstrap.kube.timestamp import timestamp
-from bootstrap.plain import counted
 from bootstrap.settings import Settings
 from bootstrap.steps.ray_cluster import PAUSED_FOR, PAUSED_SINCE, notes, paused
+from rayside.plain import counted
 
 # Seconds from the first request for a place to its editor, where its node has the images; docs/measured.md.
 A_PLACE = 20.0

@@ -9,24 +9,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from bootstrap import options
-from bootstrap.carrier.supervisor import Forward
 from bootstrap.delivery import front_door
 from bootstrap.delivery.front_door import PORT, TEACHER_PORT, Claim, Entry, FrontDoor, Listed, new_key
 from bootstrap.delivery.images_on_nodes import ImagesOnNodes
 from bootstrap.delivery.ingress import Ingress
-from bootstrap.errors import (
-    MissingProgram,
-    NoRoom,
-    NotOurs,
-    NotRunning,
-    OperatorNotRunning,
-)
+from bootstrap.errors import NoRoom, NotOurs, OperatorNotRunning
 from bootstrap.instance import WORKSHOP, Instance, all_recorded
 from bootstrap.kube import operator, rights, trouble
 from bootstrap.kube.api import CORE
 from bootstrap.kube.sizes import NOTHING, Size, fit, of_nodes, placed
-from bootstrap.plain import counted
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Step
@@ -38,6 +29,10 @@ from bootstrap.targets.on_kubernetes import OnKubernetes
 from bootstrap.targets.place import Place
 from bootstrap.workshop import estimate
 from bootstrap.workshop.attendees import PlaceName
+from rayside import options
+from rayside.errors import MissingProgram, NotRunning
+from rayside.plain import counted
+from rayside.reach.supervisor import Forward
 
 # So many places come up side by side: Kubernetes starts the pods of each, and each takes requests of ours.
 AT_ONCE = 8

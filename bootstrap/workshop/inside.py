@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bootstrap.errors import InvalidArgument, NotRunning, PodFailed, RaysideError
+from bootstrap.errors import PodFailed
 from bootstrap.kube import trouble
 from bootstrap.kube.api import head_selector
-from bootstrap.plain import line
 from bootstrap.steps.ray_cluster import PROGRESS
 from bootstrap.targets.place import Place
 from bootstrap.workshop.changed import Packed
+from rayside.errors import InvalidArgument, NotRunning, RaysideError
+from rayside.plain import line
 
 # A verb ends within so many seconds, and has so many bytes to say.
 _PATIENCE, _LARGEST = 180.0, 256 * 1024
@@ -33,7 +34,7 @@ _PACKS = f'/opt/workspace/pack-files && printf %s "{_MARK.decode()}"'
 _LARGEST_FILES = 64 * 1024 * 1024
 
 # What is done in a place: when something was done in its editor at last, in milliseconds, as the editor says
-# (image/extension/src/workshop.js): never, where no editor has told yet. A job that has ended was done until
+# (vscode/src/workshop.js): never, where no editor has told yet. A job that has ended was done until
 # then: its attendee waited for it. And how many jobs are not over.
 _LOOK_PATIENCE = 30.0
 # In seconds since 1970: Python has larger whole numbers than it can calculate with.
@@ -152,7 +153,7 @@ def forget(place: Place) -> None:
     Raises Forbidden, and PodFailed where that is not sure; a place without a pod has none.
     """
     if place.kube.pods(head_selector(place.instance.ray_cluster)):
-        # The wish for help, and what was packed, are beside the rest: image/extension/src/workshop.js.
+        # The wish for help, and what was packed, are beside the rest: vscode/src/workshop.js.
         command = _in_workspace(place, [], f'rm -f {PROGRESS} {PROGRESS}.* && echo "$1"', "gone")
         if bounded(command, _PATIENCE, _LARGEST).strip() != b"gone":
             raise _no_answer(place)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from bootstrap.delivery.front_door import Claim
-from bootstrap.errors import NotRunning
 from bootstrap.kube import trouble
 from bootstrap.kube.api import RAY
 from bootstrap.kube.timestamp import timestamp
@@ -16,6 +15,7 @@ from bootstrap.steps.ray_cluster import PAUSED, PAUSED_FOR, PAUSED_IDLE, PAUSED_
 from bootstrap.targets.place import Place
 from bootstrap.workshop import inside
 from bootstrap.workshop.estimate import paused_for
+from rayside.errors import NotRunning
 
 _REPLICAS = "/spec/workerGroupSpecs/0/replicas"
 

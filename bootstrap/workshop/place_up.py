@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from bootstrap import step
-from bootstrap.console import Console
-from bootstrap.errors import RaysideError
 from bootstrap.lock import alone
 from bootstrap.step import Condition, Report, Status, missing, ready
 from bootstrap.targets.place import Place
+from rayside.console import Console
+from rayside.errors import RaysideError
 
 
 class PlaceUp:

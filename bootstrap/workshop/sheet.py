@@ -7,7 +7,7 @@ import io
 from html import escape
 
 from bootstrap.delivery.front_door import Entry, Listed
-from bootstrap.plain import line
+from rayside.plain import line
 
 # A spreadsheet takes what begins so for a formula.
 _FORMULA = ("=", "+", "-", "@")

@@ -7,11 +7,11 @@ import sys
 
 from invoke.config import Config
 
-from bootstrap.errors import RaysideError
 from bootstrap.labs.pods import kubectl
 from bootstrap.settings import ROOT, Settings, parse
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
+from rayside.errors import RaysideError
 
 
 def settings() -> Settings:

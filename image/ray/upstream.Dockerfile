@@ -16,11 +16,11 @@ FROM $BASE
 COPY --from=build /tmp/wheels /usr/share/rayside/wheels
 RUN pip install --no-cache-dir --disable-pip-version-check --no-input --no-index --no-deps \
         /usr/share/rayside/wheels/*.whl
-# The debugger of a plain `breakpoint()` asks for a proof, too (bootstrap/hook/start.py).
-COPY hook /opt/rayside/hook
+# The debugger of a plain `breakpoint()` asks for a proof, too (rayside/worker/start.py).
+COPY rayside /opt/rayside/rayside
 COPY rayside.pth /opt/rayside/
 RUN cp /opt/rayside/rayside.pth "$(python3 -c 'import site; print(site.getsitepackages()[0])')/"
-ENV RAYSIDE_START=/opt/rayside/hook/start.py
+ENV RAYSIDE_START=/opt/rayside/rayside/worker/start.py
 # As in the other Dockerfile: nothing is reported, and no cloud is asked.
 ENV RAY_USAGE_STATS_ENABLED=0 RAY_USAGE_STATS_REPORT_URL=http://localhost:9
 RUN python3 -c 'import os; os.symlink("ray_bootstrap_config.yaml", "/home/ray/ray_bootstrap_config.yaml")'

@@ -14,14 +14,14 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from bootstrap.hook.rayside_hook.handshake import proof
 from bootstrap.settings import ROOT
+from rayside.worker.handshake import proof
 from tests.bench.local import paired, to_stop
 
 TOKEN = "a token"
 OPENS = {
     "ours": f"import sys; sys.path.insert(0, {str(ROOT / 'bootstrap' / 'hook')!r})\n"
-    f"from rayside_hook import attach; attach.rays_token = {TOKEN!r}.encode\n"
+    f"from rayside.worker import attach; attach.rays_token = {TOKEN!r}.encode\n"
     "import debugpy, time; began = time.monotonic()\n"
     "port = attach.listen('127.0.0.1')\n",
     "debugpy's": "import debugpy, time; debugpy.configure(subProcess=False); began = time.monotonic()\n"

@@ -12,8 +12,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.dap.client import Client
-from bootstrap.dap.framing import Message
+from rayside.dap.client import Client
+from rayside.dap.framing import Message
 from tests.integration.relay_debuggees import Setting, relay_over
 
 HITS, ROUNDS = 1_000, 8

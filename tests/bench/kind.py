@@ -27,14 +27,14 @@ import psutil
 import requests
 
 from bootstrap import step
-from bootstrap.console import Console
 from bootstrap.delivery.baked import NodeImage, baked
-from bootstrap.ray.state import Dashboard
 from bootstrap.settings import ROOT, Settings, environment_name
 from bootstrap.shell import Shell
 from bootstrap.sources.source import Source
 from bootstrap.steps.kind_cluster import containers
 from bootstrap.targets.kind import Kind
+from rayside.console import Console
+from rayside.ray.state import Dashboard
 from tests.targets import kind_target
 
 RUNS = 3

@@ -18,9 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bootstrap.dap.client import STOP_IN_USER_CODE, Client
-from bootstrap.dap.framing import Decoder, encode
 from bootstrap.settings import ROOT, environment_name
+from rayside.dap.client import STOP_IN_USER_CODE, Client
+from rayside.dap.framing import Decoder, encode
 
 RUNS = 11
 KEYS = ("command", "event")

@@ -32,10 +32,10 @@ from typing import Any
 import psutil
 import requests
 
-from bootstrap.dap.client import Client
-from bootstrap.dap.framing import Message
-from bootstrap.relay.config import Config
 from bootstrap.settings import ROOT
+from rayside.dap.client import Client
+from rayside.dap.framing import Message
+from rayside.relay.config import Config
 from tests.bench import tracing
 from tests.integration.conftest import free_ports
 from tests.integration.relay_debuggees import TOKEN, Process, Session
@@ -105,7 +105,7 @@ async def rig(folder: Path, count: int = 0) -> AsyncIterator[Rig]:
     (folder / "token").write_text(TOKEN)
     config = folder / "relay.json"
     config.write_text(Config("127.0.0.1", port, address, folder / "token", False).document())
-    words = [sys.executable, "-m", "bootstrap.relay", str(config)]
+    words = [sys.executable, "-m", "rayside.relay", "--config", str(config)]
     ours = subprocess.Popen(words, cwd=ROOT, stderr=(folder / "log").open("ab"), text=True)
     try:
         await until_listening(port)

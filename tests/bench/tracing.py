@@ -13,19 +13,19 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bootstrap.dap.client import QUIETLY, Client
-from bootstrap.dap.framing import Message
-from bootstrap.hook.rayside_hook import evaluated
-from bootstrap.hook.rayside_hook import tracing as hooks
-from bootstrap.hook.rayside_hook.evaluated import compiled as compiling
-from bootstrap.hook.rayside_hook.evaluated import reached
-from bootstrap.relay.sent import call
 from bootstrap.settings import ROOT
+from rayside.dap.client import QUIETLY, Client
+from rayside.dap.framing import Message
+from rayside.relay.sent import call
+from rayside.worker import evaluated
+from rayside.worker import tracing as hooks
+from rayside.worker.evaluated import compiled as compiling
+from rayside.worker.evaluated import reached
 
 ROUNDS = 15
 # Calls of a round; where debugpy traces each line of the function, a round would take minutes.
 CALLS, TRACED_CALLS = 1_000_000, 20_000
-HOOK = ROOT / "bootstrap" / "hook"
+HOOK = ROOT
 ENVIRONMENT = {"PYDEVD_USE_SYS_MONITORING": "0", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
 
 # Measures the loop each time a line comes, so that what is compared runs side by side.
@@ -51,7 +51,7 @@ if sys.argv[1] != "plain":
     print(debugpy.listen(("127.0.0.1", 0))[1], flush=True)
     if not sys.argv[1].startswith("debugpy"):
         sys.path.insert(0, sys.argv[2])
-        from rayside_hook import tracing
+        from rayside.worker import tracing
         tracing.sleep()
         tracing.wake_by_itself()
 for line in sys.stdin:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 
-from bootstrap.dap.paused import PausedTask
 from bootstrap.settings import ROOT
 from bootstrap.step import until
 from bootstrap.verbs.paused import paused
+from rayside.dap.paused import PausedTask
 from tests.browser.workbench import Workbench
 from tests.browser.workspace import Workspace
 from tests.patience import PATIENCE

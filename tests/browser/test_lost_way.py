@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from bootstrap.carrier.supervisor import Forward, Port
-from bootstrap.dap.exchange import ask
-from bootstrap.event_loop import background_loop
 from bootstrap.step import until
+from rayside.dap.exchange import ask
+from rayside.event_loop import background_loop
+from rayside.reach.supervisor import Forward, Port
 from tests.browser.conftest import Open
 from tests.browser.stories import EXAMPLE, TASK, paused_example, stop_in
 from tests.browser.test_faults import machine_settings

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.errors import BuildFailed, MissingProgram
+from bootstrap.errors import BuildFailed
 from bootstrap.settings import DEBIAN_SUITE
 from bootstrap.shell import Shell
 from bootstrap.sources.base_image import KEYRING, BaseImage
 from bootstrap.step import Condition
+from rayside.errors import MissingProgram
 
 
 class Quiet(SimpleHTTPRequestHandler):

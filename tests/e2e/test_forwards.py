@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import requests
 
-from bootstrap.carrier.programs import Kubectl
-from bootstrap.carrier.supervisor import Forward, forwarded
-from bootstrap.errors import NotRunning
 from bootstrap.kube.api import Kube, head_selector
 from bootstrap.kube.forwarding import to_pod
 from bootstrap.shell import Shell
 from bootstrap.step import Condition
 from bootstrap.steps.forwards import Forwards
+from rayside.errors import NotRunning
+from rayside.reach.programs import Kubectl
+from rayside.reach.supervisor import Forward, forwarded
 from tests.e2e.conftest import NAME, target
 from tests.integration.conftest import Rayside, free_ports
 from tests.patience import PATIENCE

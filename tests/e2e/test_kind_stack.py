@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bootstrap.errors import CredentialsRefused, Drifted, FieldConflict, Forbidden
+from bootstrap.errors import Drifted, FieldConflict, Forbidden
 from bootstrap.instance import Instance, Ports
 from bootstrap.kube import operator
 from bootstrap.kube.api import CORE, RAY, Kube
@@ -26,6 +26,7 @@ from bootstrap.step import up as make
 from bootstrap.steps.forwards import Forwards
 from bootstrap.steps.kuberay import CustomResources, KubeRay, OperatorManifest
 from bootstrap.steps.ray_cluster import KubeRayToken, RayCluster, WorkspacePassword
+from rayside.errors import CredentialsRefused
 from tests.e2e.conftest import kube as kube_of
 from tests.e2e.conftest import make_namespace, target
 from tests.integration.conftest import Rayside, free_ports

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 import requests
 
-from bootstrap.debugger.terminal import PROMPT
 from bootstrap.settings import ROOT
+from rayside.client.terminal import PROMPT
 from tests import docs_commands
 from tests.checkout import check_out
 from tests.docs_commands import ON_KIND, Block

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.exchange import ask
-from bootstrap.errors import RequestFailed
 from bootstrap.kube.api import head_selector
 from bootstrap.settings import ROOT
 from bootstrap.step import until
+from rayside.dap.exchange import ask
+from rayside.errors import RequestFailed
 from tests.e2e.conftest import NAME, kube, target
 from tests.integration import stranger
 from tests.integration.conftest import Rayside
@@ -74,7 +74,7 @@ def test_it_has_no_rights_and_no_secret_in_the_open(up: Rayside) -> None:
     assert inside(up, "grep CapEff /proc/1/status").split()[1] == "0" * 16
     assert inside(up, "touch /opt/rayside/x /run/ray/x 2>/dev/null || echo refused").strip() == "refused"
     everything = inside(up, "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'")
-    assert "bootstrap.relay" in everything
+    assert "rayside.relay" in everything
     assert token not in everything
     # 5678 (0x162E) on 127.0.0.1, and nowhere else.
     listening = inside(up, "cat /proc/net/tcp /proc/net/tcp6")

@@ -15,9 +15,9 @@ import requests
 
 from bootstrap.kube.api import CORE, RAY, Kube, head_selector
 from bootstrap.kube.rights import WORKSPACE_POD
-from bootstrap.ray.state import Dashboard
 from bootstrap.settings import RAY_VERSION
 from bootstrap.step import until
+from rayside.ray.state import Dashboard
 from tests.e2e.conftest import kube as kube_of
 from tests.e2e.conftest import make_namespace, target, terminal, with_kubectl
 from tests.e2e.test_kind_stack import allow, kubectl

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from bootstrap.event_loop import background_loop
+from rayside.event_loop import background_loop
 
 
 @dataclass

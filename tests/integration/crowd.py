@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from bootstrap.dap.client import Client
+from rayside.dap.client import Client
 from tests.integration.conftest import Rayside
 from tests.integration.relay_debuggees import Session
 

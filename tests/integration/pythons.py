@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.client import Client
-from bootstrap.dap.framing import Message
-from bootstrap.hook.rayside_hook.attach import UNCHECKED, WITHOUT_MONITORING
 from bootstrap.settings import ROOT
+from rayside.dap.client import Client
+from rayside.dap.framing import Message
+from rayside.worker.attach import UNCHECKED, WITHOUT_MONITORING
 from tests.patience import PATIENCE
 
-HOOK = ROOT / "bootstrap" / "hook"
+HOOK = ROOT
 # Each Python with the way in which pydevd traces it: from 3.12 on there are two.
 HOWS = [("3.10", "settrace"), ("3.11", "settrace"), ("3.12", "settrace"), ("3.12", "monitoring")]
 HOWS += [("3.13", "settrace"), ("3.13", "monitoring"), ("3.14", "settrace"), ("3.14", "monitoring")]

@@ -20,13 +20,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bootstrap.dap.client import Client
-from bootstrap.debugger.events import JobState
-from bootstrap.debugger.session import AttachOptions
-from bootstrap.hook.rayside_hook.attach import UNCHECKED
-from bootstrap.relay.config import digest_of
-from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.server import Relay
+from rayside.client.events import JobState
+from rayside.client.session import AttachOptions
+from rayside.dap.client import Client
+from rayside.relay.config import digest_of
+from rayside.relay.debuggee import Debuggee
+from rayside.relay.server import Relay
+from rayside.worker.attach import UNCHECKED
 from tests.integration.pythons import HOOK
 from tests.integration.relay_debuggees import Finding
 from tests.patience import PATIENCE
@@ -204,10 +204,10 @@ async def relay_over(job: RealJob) -> AsyncIterator[int]:
 
 
 def main(scripts: Sequence[str]) -> None:
-    from bootstrap.console import Console
-    from bootstrap.debugger import terminal
-    from bootstrap.errors import RaysideError
-    from bootstrap.event_loop import background_loop
+    from rayside.client import terminal
+    from rayside.console import Console
+    from rayside.errors import RaysideError
+    from rayside.event_loop import background_loop
 
     console = Console()
     job = RealJob([Path(script) for script in scripts])

@@ -20,15 +20,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bootstrap.dap.client import Client
-from bootstrap.dap.framing import Decoder, Message, encode
-from bootstrap.dap.paused import PausedTask
-from bootstrap.errors import NotRunning
-from bootstrap.hook.rayside_hook.attach import UNCHECKED
-from bootstrap.hook.rayside_hook.handshake import proof
-from bootstrap.relay.config import digest_of
-from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.server import Relay
+from rayside.dap.client import Client
+from rayside.dap.framing import Decoder, Message, encode
+from rayside.dap.paused import PausedTask
+from rayside.errors import NotRunning
+from rayside.relay.config import digest_of
+from rayside.relay.debuggee import Debuggee
+from rayside.relay.server import Relay
+from rayside.worker.attach import UNCHECKED
+from rayside.worker.handshake import proof
 from tests.integration.pythons import HOOK
 from tests.patience import PATIENCE
 
@@ -55,7 +55,7 @@ exec(compile(open(script).read(), script, "exec"), {"__name__": "__main__", "__f
 # With the hook, and a Python's start as in the environments that Rayside makes.
 LISTENS = f"""
 import os, sys
-from rayside_hook import attach
+from rayside.worker import attach
 attach.rays_token = lambda: {TOKEN!r}.encode()
 print(attach.listen("127.0.0.1"), flush=True)
 """
@@ -66,7 +66,7 @@ script = sys.argv[1]
 sys.path.insert(0, os.path.dirname(script))
 exec(compile(open(script).read(), script, "exec"), {{"__name__": "__main__", "__file__": script}})
 """
-_AT_START = f"import runpy; runpy.run_path({str(HOOK / 'start.py')!r})\n"
+_AT_START = f"import runpy; runpy.run_path({str(HOOK / 'rayside/worker/start.py')!r})\n"
 
 
 def hooked(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
@@ -109,7 +109,7 @@ class Process:
     ) -> Process:
         """Starts the debuggee; with `in_process` without debugpy's adapter, which is a process of its own.
 
-        `has_package` says whether it can import `rayside_hook`.
+        `has_package` says whether it can import `rayside`.
         """
         task = f"task-{number}"
         process = await asyncio.create_subprocess_exec(

@@ -17,8 +17,8 @@ from weakref import WeakSet
 
 from aiohttp import web
 
-from bootstrap.event_loop import Call, background_loop
 from bootstrap.kube.api import Kube
+from rayside.event_loop import Call, background_loop
 
 TOKEN = "scripted-token"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

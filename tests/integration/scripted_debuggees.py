@@ -20,15 +20,15 @@ from typing import Any
 
 from aiohttp import web
 
-from bootstrap.dap.framing import Decoder, Message, encode
-from bootstrap.hook.rayside_hook.evaluated import PROTOCOL
-from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.process import allow_many_files
+from rayside.dap.framing import Decoder, Message, encode
+from rayside.relay.debuggee import Debuggee
+from rayside.relay.process import allow_many_files
+from rayside.worker.evaluated import PROTOCOL
 
 JOB = "01000000"
 FILE = "/tmp/ray/session/runtime_resources/working_dir_files/_ray_pkg_0123456789abcdef/job.py"
 SOURCE = b"def work(x):\n    y = x + 1\n    return y\n"
-# Of SOURCE, as `bootstrap.hook.rayside_hook.evaluated.line_table` answers.
+# Of SOURCE, as `rayside.worker.evaluated.line_table` answers.
 TABLE = json.dumps(
     {
         "sha256": hashlib.sha256(SOURCE).hexdigest(),
@@ -36,7 +36,7 @@ TABLE = json.dumps(
     }
 )
 FRAMES = 8
-# Five threads of twenty frames each, as `bootstrap.hook.rayside_hook.evaluated.stacks` answers.
+# Five threads of twenty frames each, as `rayside.worker.evaluated.stacks` answers.
 STACKS = json.dumps(
     {
         "threads": [
@@ -54,7 +54,7 @@ STACKS = json.dumps(
 )
 
 
-# An array, as `bootstrap.hook.rayside_hook.evaluated.summary` answers.
+# An array, as `rayside.worker.evaluated.summary` answers.
 ARRAY = {
     **{"kind": "array", "type": "numpy.ndarray", "shown": "", "size": 6, "shape": [2, 3], "dtype": "float32"},
     **{"nan": 0, "inf": 0, "min": 0.0, "max": 1.0, "mean": 0.5},
@@ -210,7 +210,7 @@ class ScriptedDebuggee:
     def _value(self, expression: str) -> str:
         if "line_table" in expression:
             return TABLE
-        if "'rayside_hook.evaluated').begin(" in expression:
+        if "'rayside.worker.evaluated').begin(" in expression:
             return repr([PROTOCOL])
         if ".stacks(" in expression:
             return repr([STACKS])

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from bootstrap.carrier.programs import Kubectl
-from bootstrap.event_loop import Call, background_loop
+from rayside.event_loop import Call, background_loop
+from rayside.reach.programs import Kubectl
 
 SELECTOR = "ray.io/cluster=c,ray.io/node-type=head"
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

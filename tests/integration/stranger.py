@@ -6,7 +6,7 @@ import socket
 from contextlib import suppress
 from typing import Any
 
-from bootstrap.dap.framing import Decoder, FramingError, Message, encode
+from rayside.dap.framing import Decoder, FramingError, Message, encode
 
 
 def exchange(

@@ -20,10 +20,11 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.errors import AptBusy, CommandFailed
+from bootstrap.errors import AptBusy
 from bootstrap.settings import ROOT
 from bootstrap.shell import Shell
 from bootstrap.steps import apt
+from rayside.errors import CommandFailed
 from tests.patience import PATIENCE
 
 pytestmark = [
@@ -44,7 +45,7 @@ with open(sys.argv[1], "w") as lock:
 INSTALL = """
 from dataclasses import dataclass
 from bootstrap import step
-from bootstrap.console import Console
+from rayside.console import Console
 from bootstrap.shell import Shell
 from bootstrap.steps import apt
 

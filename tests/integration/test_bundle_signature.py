@@ -18,8 +18,7 @@ from bootstrap.bundle.archive import MANIFEST, SIGNATURE
 from bootstrap.bundle.manifest import Manifest
 from bootstrap.bundle.opened import Bundle, write
 from bootstrap.bundle.signature import public_key, require_signature, signature
-from bootstrap.console import Console
-from bootstrap.errors import BadBundle, CommandFailed, InvalidArgument, InvalidSetting, MissingProgram
+from bootstrap.errors import BadBundle
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.bundle_origin import RECORD
@@ -27,6 +26,8 @@ from bootstrap.sources.bundled import bundled
 from bootstrap.step import check, up
 from bootstrap.targets import choice
 from bootstrap.verbs.bundle import Asked, _signing, make
+from rayside.console import Console
+from rayside.errors import CommandFailed, InvalidArgument, InvalidSetting, MissingProgram
 from tests.bundles import minisign_keys, small
 from tests.unit.test_step import Diary
 

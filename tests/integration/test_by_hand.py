@@ -1,4 +1,4 @@
-"""Tests drivers that nobody submitted: `python -m rayside_hook`, a notebook, a printed runtime_env."""
+"""Tests drivers that nobody submitted: `python -m rayside.worker`, a notebook, a printed runtime_env."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def start(
     head = up.target.access.target.head
     environment: Mapping[str, str] = {
         **head.environment(),
-        "PYTHONPATH": str(ROOT / "bootstrap" / "hook"),
+        "PYTHONPATH": str(ROOT),
         "RAY_ADDRESS": (up.folder / "ray" / "ray_current_cluster").read_text(),
     }
     return subprocess.Popen(
@@ -61,9 +61,9 @@ def test_the_tasks_of_drivers_that_nobody_submitted_stop(up: Rayside, tmp_path: 
     program, notebook, runtime_env = files = [tmp_path / f"{name}.py" for name in names]
     printed = up.json("submit", "--print-runtime-env")
     drivers = [
-        start(up, program, "-m", "rayside_hook"),
+        start(up, program, "-m", "rayside.worker"),
         # It waits for nobody, so that the first may be over before the breakpoint is set.
-        start(up, notebook, prefix="import rayside_hook.notebook\n", times=60),
+        start(up, notebook, prefix="import rayside.worker.notebook\n", times=60),
         start(up, runtime_env, runtime_env=printed),
     ]
     breaks = [
@@ -81,7 +81,7 @@ def test_the_tasks_of_drivers_that_nobody_submitted_stop(up: Rayside, tmp_path: 
 
 def test_after_ray_init_it_is_too_late_and_says_so(up: Rayside, tmp_path: Path) -> None:
     file = tmp_path / "main.py"
-    driver = start(up, file, prefix="import ray; ray.init(); import rayside_hook.notebook\n")
+    driver = start(up, file, prefix="import ray; ray.init(); import rayside.worker.notebook\n")
     output, _ = driver.communicate(timeout=60)
     assert driver.returncode == 1
     assert "call ray.shutdown(), then this, then ray.init() again" in output

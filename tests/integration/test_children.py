@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.framing import Message
-from bootstrap.hook.rayside_hook.children import PARENT
 from bootstrap.settings import ROOT
+from rayside.dap.framing import Message
+from rayside.worker.children import PARENT
 from tests.integration.pythons import each_python, hows_environment, python_of
 from tests.integration.relay_debuggees import Process, Session, relay_over
 
@@ -81,7 +81,7 @@ import os, subprocess, sys
 ASK = '''
 import os, socket, sys, time
 sys.path.insert(0, sys.argv[1])
-from rayside_hook import child
+from rayside.worker import child
 parent, name = os.getpid(), os.environ["RAYSIDE_PARENT"].split(":")[0]
 if sys.argv[2] == "orphan":
     if os.fork():
@@ -135,7 +135,7 @@ print("parent", os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
 # The child is told to end while it waits for its debugger, or soon after.
 IS_SIGNALLED = """\
 import os, signal, sys, time
-from rayside_hook import forks
+from rayside.worker import forks
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
 asking = forks._parent[0][1]._asking
 for pause in (0.0, 0.05, 1.0):
@@ -357,7 +357,7 @@ async def test_a_parent_that_has_too_few_descriptors_for_a_moment_takes_its_chil
 def test_a_python_whose_parent_has_no_debugger_imports_nothing_of_ours(tmp_path: Path) -> None:
     (tmp_path / "secrets.py").write_text("KEY = 'its own'")
     (tmp_path / "program.py").write_text("import secrets; print(secrets.KEY)")
-    start = ROOT / "bootstrap" / "hook" / "start.py"
+    start = ROOT / "rayside" / "worker" / "start.py"
     (tmp_path / "sitecustomize.py").write_text(f"import runpy; runpy.run_path({str(start)!r})")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), PARENT: "rayside-0-nobody"}
     command = [sys.executable, str(tmp_path / "program.py")]
@@ -367,7 +367,7 @@ def test_a_python_whose_parent_has_no_debugger_imports_nothing_of_ours(tmp_path:
 
 def test_a_python_whose_parent_takes_nobody_begins_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("print('begins')")
-    start = ROOT / "bootstrap" / "hook" / "start.py"
+    start = ROOT / "rayside" / "worker" / "start.py"
     (tmp_path / "sitecustomize.py").write_text(f"import runpy; runpy.run_path({str(start)!r})")
     name = f"rayside-test-{os.getpid()}"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), PARENT: name}
@@ -394,10 +394,10 @@ def test_a_child_asks_nobody_that_it_does_not_descend_from(tmp_path: Path) -> No
         "print(flush=True); s.accept()[0].sendall(b'{}\\n'); sys.stdin.read()"
     )
     asks = (
-        "import socket, sys; from rayside_hook import child;"
+        "import socket, sys; from rayside.worker import child;"
         "print(child._invitation(socket.socket(socket.AF_UNIX), sys.argv[1]))"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "bootstrap" / "hook")}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", answers, name], **pipes) as squatter:  # type: ignore[call-overload]
         squatter.stdout.readline()

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.framing import Message
-from bootstrap.hook.rayside_hook import evaluated
-from bootstrap.hook.rayside_hook.evaluated import compiled, reached
-from bootstrap.relay.sent import call
+from rayside.dap.framing import Message
+from rayside.relay.sent import call
+from rayside.worker import evaluated
+from rayside.worker.evaluated import compiled, reached
 from tests.integration.pythons import (
     Debuggee,
     debuggee,
@@ -32,7 +32,7 @@ from tests.integration.pythons import (
 from tests.patience import PATIENCE
 from tests.programs import program
 
-_STATE = "__import__('sys').modules['rayside_hook.evaluated.compiled']._breakpoints"
+_STATE = "__import__('sys').modules['rayside.worker.evaluated.compiled']._breakpoints"
 
 # The differential test has so many programs; a longer run may ask for more.
 PROGRAMS = int(os.environ.get("RAYSIDE_TEST_PROGRAMS", "8"))
@@ -43,7 +43,7 @@ import debugpy
 debugpy.configure(subProcess=False)
 print(debugpy.listen(("127.0.0.1", 0))[1], flush=True)
 sys.path.insert(0, sys.argv[1])
-from rayside_hook import tracing
+from rayside.worker import tracing
 tracing.sleep()
 tracing.wake_by_itself()
 
@@ -202,7 +202,7 @@ def threaded(x):
 
 def is_original(name):
     code = globals()[name].__code__
-    breakpoints = sys.modules["rayside_hook.evaluated.compiled"]._breakpoints
+    breakpoints = sys.modules["rayside.worker.evaluated.compiled"]._breakpoints
     return code is breakpoints.original(code)
 
 def comprehended(count):
@@ -270,8 +270,8 @@ async def test_a_stop_is_stepped_from_and_what_is_evaluated_there_does_not_stop(
 
 TRACED = """
 
-import rayside_hook.workarounds
-rayside_hook.workarounds.apply()
+import rayside.worker.workarounds
+rayside.worker.workarounds.apply()
 
 def recorded(n):
     lines = set()
@@ -475,7 +475,7 @@ def read_by_a_compiler():
 
 def forked(folder):
     import os, signal
-    breakpoints = sys.modules["rayside_hook.evaluated.compiled"]._breakpoints
+    breakpoints = sys.modules["rayside.worker.evaluated.compiled"]._breakpoints
     held, over = threading.Event(), threading.Event()
     def hold():
         with breakpoints._lock:
@@ -525,7 +525,7 @@ async def test_code_that_can_not_be_changed_is_traced_and_runs_as_it_is(
     module.write_text(MODULE)
 
     async with played(version, how, tmp_path, LATER) as process:
-        broken = "setattr(__import__('sys').modules['rayside_hook.evaluated.inserted'], 'with_calls', None)"
+        broken = "setattr(__import__('sys').modules['rayside.worker.evaluated.inserted'], 'with_calls', None)"
         await process.running.evaluate(broken)
         await process.set("later", file=module)
         process.begin_call("come", str(tmp_path), way)
@@ -704,7 +704,7 @@ def come(folder):
 
 def here(_):
     import defines
-    original = sys.modules["rayside_hook.evaluated.compiled"]._breakpoints.original
+    original = sys.modules["rayside.worker.evaluated.compiled"]._breakpoints.original
     functions = defines.first, defines.second, defines.third
     return [[each() for each in functions], [original(each.__code__).co_name for each in functions]]
 """
@@ -838,7 +838,7 @@ def relative(_):
 
 def coroutine(folder):
     import coroutine
-    original = sys.modules["rayside_hook.evaluated.compiled"]._breakpoints.original
+    original = sys.modules["rayside.worker.evaluated.compiled"]._breakpoints.original
     return list(map(str, original(coroutine.waits.__code__).co_consts))
 """
 

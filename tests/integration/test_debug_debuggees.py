@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from bootstrap.debugger import scripted, stops
-from bootstrap.debugger.commands import Place
-from bootstrap.debugger.events import Lost, Notice, Stop
-from bootstrap.debugger.session import Session
-from bootstrap.errors import RequestFailed
+from rayside.client import scripted, stops
+from rayside.client.commands import Place
+from rayside.client.events import Lost, Notice, Stop
+from rayside.client.session import Session
+from rayside.errors import RequestFailed
 from tests.integration.real_debuggee import TASK, RealJob, attachment, relay_over
 from tests.patience import PATIENCE
 

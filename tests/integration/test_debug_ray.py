@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.client import Client
-from bootstrap.debugger.terminal import PROMPT
 from bootstrap.settings import ROOT
 from bootstrap.step import until
+from rayside.client.terminal import PROMPT
+from rayside.dap.client import Client
 from tests.integration.conftest import Rayside, stop_jobs
 from tests.integration.crowd import debug_a_crowd
 from tests.integration.screen import Screen

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.debugger.terminal import PROMPT
+from rayside.client.terminal import PROMPT
 from tests.integration.real_debuggee import TASK
 from tests.integration.screen import Screen
 from tests.patience import PATIENCE
@@ -186,7 +186,7 @@ def test_words_are_completed(screen: Open) -> None:
 # be noticed: this one is not.
 AT_ONCE = """\
 import os, readline, signal, threading
-from bootstrap.signals import signals_noticed
+from rayside.signals import signals_noticed
 
 lock = threading.Lock()
 lock.acquire()

@@ -27,7 +27,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.download import Download
-from bootstrap.errors import BadChecksum, BuildFailed, DownloadFailed, RaysideError
+from bootstrap.errors import BadChecksum, BuildFailed, DownloadFailed
 from bootstrap.settings import KUBERAY_VERSION, ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources import digests, go
@@ -36,6 +36,7 @@ from bootstrap.sources.reachable import unreachable
 from bootstrap.sources.releases import Releases
 from bootstrap.sources.upstream import upstream
 from bootstrap.step import Appliable, Condition
+from rayside.errors import RaysideError
 from tests.at_once import AT_ONCE
 from tests.http_servers import answering, says
 from tests.integration.vsix import without_asking

@@ -14,11 +14,11 @@ from bootstrap.settings import ROOT
 
 pytestmark = pytest.mark.gate
 
-HOOK = ROOT / "bootstrap" / "hook"
+HOOK = ROOT
 # As rayside.pth does, before the program.
 PROGRAM = f"""\
 import subprocess, sys
-file = {str(HOOK / "start.py")!r}
+file = {str(HOOK / "rayside/worker/start.py")!r}
 exec(compile(open(file).read(), file, "exec"), {{"__name__": "rayside_start", "__file__": file}})
 print("first line", "debugpy" in sys.modules, flush=True)
 if len(sys.argv) < 2:
@@ -35,7 +35,7 @@ def run(
     program.write_text(PROGRAM)
     (tmp_path / "ray.py").write_text(ray)
     driver = {
-        "RAY_RUNTIME_ENV_HOOK": "rayside_hook.driver.on_init",
+        "RAY_RUNTIME_ENV_HOOK": "rayside.worker.driver.on_init",
         "RAY_JOB_CONFIG_JSON_ENV_VAR": JOB,
         "RAY_ADDRESS": "127.0.0.1:1",
         "RAYSIDE_ATTACH_TIMEOUT": "60",
@@ -89,11 +89,12 @@ def test_nothing_happens_where_nothing_may_wait_and_in_other_processes(
 
 def test_the_package_of_the_job_comes_before_the_one_beside_the_start_file(tmp_path: Path) -> None:
     """An older one may lack what the start file calls."""
-    (tmp_path / "older" / "rayside_hook").mkdir(parents=True)
-    (tmp_path / "older" / "rayside_hook" / "__init__.py").touch()
+    (tmp_path / "older" / "rayside" / "worker").mkdir(parents=True)
+    for package in ("rayside", "rayside/worker"):
+        (tmp_path / "older" / package / "__init__.py").touch()
     output, errors = run(tmp_path, hook=tmp_path / "older", env={"RAYSIDE_ATTACH_TIMEOUT": "1"})
     assert "first line False" in output
-    why = "No module named 'rayside_hook.early'"
+    why = "No module named 'rayside.worker.early'"
     assert errors == f"rayside: the driver is debugged from ray.init on: {why}\n"
 
 
@@ -101,13 +102,13 @@ def test_without_the_jobs_package_the_one_beside_the_start_file_is_there_and_not
     tmp_path: Path,
 ) -> None:
     program = (
-        f"import importlib.util, runpy; runpy.run_path({str(HOOK / 'start.py')!r})\n"
-        "import rayside_hook.evaluated\n"
-        "names = 'start', 'bootstrap', 'evaluated', 'tracing'\n"
-        "print(rayside_hook.evaluated.__file__, *map(importlib.util.find_spec, names))\n"
+        f"import importlib.util, runpy; runpy.run_path({str(HOOK / 'rayside/worker/start.py')!r})\n"
+        "import rayside.worker.evaluated\n"
+        "names = 'start', 'bootstrap', 'tests', 'tracing'\n"
+        "print(rayside.worker.evaluated.__file__, *map(importlib.util.find_spec, names))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    package = HOOK / "rayside_hook" / "evaluated" / "__init__.py"
+    package = HOOK / "rayside" / "worker" / "evaluated" / "__init__.py"
     assert done.stdout.split() == [str(package), *["None"] * 4]

@@ -24,7 +24,7 @@ from bootstrap.settings import Settings
 
 pytestmark = pytest.mark.gate
 
-EXTENSION = Path(__file__).parents[2] / "image" / "extension"
+EXTENSION = Path(__file__).parents[2] / "vscode"
 SOURCES = sorted((EXTENSION / "src").glob("*.js"))
 # A link of a walkthrough to one of our commands, with its arguments as JSON.
 COMMAND = re.compile(r"\[([^\]]+)\]\(command:(rayside\.\w+)\?([^)\s]+)\)")

@@ -21,17 +21,18 @@ import psutil
 import pytest
 
 from bootstrap import processes
-from bootstrap.carrier import run, supervisor
-from bootstrap.carrier.programs import Kubectl
-from bootstrap.carrier.supervisor import Forward, Port, forwarded
-from bootstrap.dap.framing import Decoder, encode
-from bootstrap.errors import ClusterUnreachable, Forbidden, NotRunning, PortTaken
-from bootstrap.event_loop import background_loop
+from bootstrap.errors import Forbidden
 from bootstrap.kube.api import Kube
 from bootstrap.kube.refusal import forbidden
 from bootstrap.shell import Shell
 from bootstrap.step import Condition, Step, until, up
 from bootstrap.steps.forwards import Forwards
+from rayside.dap.framing import Decoder, encode
+from rayside.errors import ClusterUnreachable, NotRunning, PortTaken
+from rayside.event_loop import background_loop
+from rayside.reach import run, supervisor
+from rayside.reach.programs import Kubectl
+from rayside.reach.supervisor import Forward, Port, forwarded
 from tests.integration.conftest import free_ports
 from tests.integration.scripted_kubectl import SELECTOR, Pod, ScriptedKubectl, scripted_kubectl
 from tests.patience import PATIENCE

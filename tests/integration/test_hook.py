@@ -16,13 +16,13 @@ from typing import Any
 import psutil
 import pytest
 
-from bootstrap.dap.client import Client
-from bootstrap.hook.rayside_hook.handshake import proof
-from bootstrap.ray import jobs
-from bootstrap.ray.announced import announced
-from bootstrap.ray.debug import Debug
-from bootstrap.ray.records import DebuggableWorker, Job
 from bootstrap.step import until
+from rayside.dap.client import Client
+from rayside.ray import jobs
+from rayside.ray.announced import announced
+from rayside.ray.debug import Debug
+from rayside.ray.records import DebuggableWorker, Job
+from rayside.worker.handshake import proof
 from tests.integration.conftest import Rayside
 from tests.integration.stranger import evaluates
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import pytest
 
 from bootstrap import step
-from bootstrap.console import Console
 from bootstrap.settings import ROOT
+from rayside.console import Console
 from tests.integration.conftest import Rayside
 
 # Where it is killed: when a step starts, before its check; in the middle of its apply, at the note

@@ -20,10 +20,10 @@ from typing import Any
 import psutil
 import pytest
 
-from bootstrap.errors import ClusterUnreachable, CredentialsRefused
 from bootstrap.kube import kubeconfig
 from bootstrap.kube.client import client
 from bootstrap.settings import ROOT
+from rayside.errors import ClusterUnreachable, CredentialsRefused
 from tests.integration.connect_proxy import ConnectProxy, connect_proxy
 from tests.integration.scripted_api import TOKEN, ScriptedApi, scripted_api
 from tests.integration.self_signed import self_signed

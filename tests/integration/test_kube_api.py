@@ -13,16 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
-from bootstrap.errors import (
-    ClusterUnreachable,
-    CredentialsRefused,
-    FieldConflict,
-    Forbidden,
-    NotReady,
-    NotRunning,
-)
+from bootstrap.errors import FieldConflict, Forbidden, NotReady
 from bootstrap.kube.api import Kube
 from bootstrap.step import Report, Status, pending, up
+from rayside.errors import ClusterUnreachable, CredentialsRefused, NotRunning
 from tests.http_servers import answering, body_of, says
 from tests.integration.test_forwards import Quiet
 

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from bootstrap.console import Console
 from bootstrap.labs.copies import Copy, Progress
 from bootstrap.labs.lesson import Lesson, lessons
 from bootstrap.settings import ROOT, Settings
 from bootstrap.step import until
 from bootstrap.verbs import labs as verbs
+from rayside.console import Console
 from tests.integration.conftest import Rayside
 from tests.learner import new_learner
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bootstrap.debugger.events import JobState
-from bootstrap.debugger.scripted import run as debug
-from bootstrap.debugger.session import AttachOptions
 from bootstrap.labs.editor import connecting
+from rayside.client.events import JobState
+from rayside.client.scripted import run as debug
+from rayside.client.session import AttachOptions
 from tests.integration.relay_debuggees import TOKEN, Process, relay_over
 
 LOOP = """\

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bootstrap.dap.framing import Message
+from rayside.dap.framing import Message
 from tests.integration.pythons import POST_MORTEM, each_python_once
 from tests.integration.test_compiled import played
 

@@ -18,13 +18,13 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.client import Client
-from bootstrap.dap.framing import Decoder, encode
-from bootstrap.errors import AttachFailed, DebuggerGone
-from bootstrap.hook.rayside_hook.attach import UNCHECKED
-from bootstrap.hook.rayside_hook.handshake import AUTHORIZE, DEBUG, proof
-from bootstrap.hook.rayside_hook.listener import _MOST_CHOOSING
 from bootstrap.settings import ROOT
+from rayside.dap.client import Client
+from rayside.dap.framing import Decoder, encode
+from rayside.errors import AttachFailed, DebuggerGone
+from rayside.worker.attach import UNCHECKED
+from rayside.worker.handshake import AUTHORIZE, DEBUG, proof
+from rayside.worker.listener import _MOST_CHOOSING
 from tests.integration.stranger import INITIALIZE, evaluates, exchange, request
 from tests.patience import PATIENCE
 
@@ -36,7 +36,7 @@ KNOWS = partial(proof, TOKEN)
 PROGRAM = """\
 import multiprocessing, os, sys, threading, time
 sys.path.insert(0, sys.argv[1])
-from rayside_hook import attach
+from rayside.worker import attach
 attach.rays_token = lambda: sys.argv[2].encode()
 import debugpy
 print(attach.listen("127.0.0.1"), flush=True)
@@ -91,7 +91,7 @@ class Process:
         script.write_text(PROGRAM)
         self.script, self.errors = script, ""
         self.process = subprocess.Popen(
-            [sys.executable, script, ROOT / "bootstrap" / "hook", TOKEN.decode()],
+            [sys.executable, script, ROOT, TOKEN.decode()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -17,18 +17,18 @@ from typing import Any
 import psutil
 import pytest
 
-from bootstrap.carrier.patience import Patience
-from bootstrap.carrier.programs import Ssh
-from bootstrap.carrier.supervisor import Forward, Port
-from bootstrap.dap.additions import BEAT
-from bootstrap.dap.client import Client
-from bootstrap.debugger.commands import Place
-from bootstrap.debugger.events import JobState, Notice, Stop
-from bootstrap.debugger.session import AttachOptions
-from bootstrap.debugger.session import Session as OurSession
-from bootstrap.errors import AttachFailed, RequestFailed
-from bootstrap.relay.config import digest_of
-from bootstrap.relay.server import Relay
+from rayside.client.commands import Place
+from rayside.client.events import JobState, Notice, Stop
+from rayside.client.session import AttachOptions
+from rayside.client.session import Session as OurSession
+from rayside.dap.additions import BEAT
+from rayside.dap.client import Client
+from rayside.errors import AttachFailed, RequestFailed
+from rayside.reach.patience import Patience
+from rayside.reach.programs import Ssh
+from rayside.reach.supervisor import Forward, Port
+from rayside.relay.config import digest_of
+from rayside.relay.server import Relay
 from tests.integration.relay_debuggees import TOKEN, Session, Setting, Wire, relay_over
 from tests.integration.scripted_kubectl import Pod, ScriptedKubectl, scripted_kubectl
 from tests.integration.sshd import HOST, Sshd, sshd

@@ -21,18 +21,7 @@ from bootstrap.bundle.archive import Archive
 from bootstrap.bundle.manifest import IMAGES
 from bootstrap.bundle.opened import Bundle, this_platform, this_python, write
 from bootstrap.bundle.version import this_version
-from bootstrap.console import Console
-from bootstrap.errors import (
-    BadBundle,
-    InvalidArgument,
-    InvalidSetting,
-    LowDisk,
-    MissingProgram,
-    NotMirrored,
-    RaysideError,
-    RegistryRefused,
-    RegistryUnreachable,
-)
+from bootstrap.errors import BadBundle, LowDisk, NotMirrored, RegistryRefused, RegistryUnreachable
 from bootstrap.registry import mirrored
 from bootstrap.registry import oras as client_program
 from bootstrap.registry.address import Address
@@ -48,6 +37,8 @@ from bootstrap.sources.registry_client import RegistryClient
 from bootstrap.step import Condition, check, up
 from bootstrap.verbs import bundle as bundles
 from bootstrap.verbs import mirror
+from rayside.console import Console
+from rayside.errors import InvalidArgument, InvalidSetting, MissingProgram, RaysideError
 from tests.bundles import small
 from tests.http_servers import Answer, answering, body_of, says
 from tests.integration.connect_proxy import connect_proxy

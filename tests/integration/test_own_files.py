@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.framing import Message
+from rayside.dap.framing import Message
 from tests.integration.pythons import each_python_once, hows_environment, python_of
 from tests.integration.relay_debuggees import Process, Session, relay_over
 

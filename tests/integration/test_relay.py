@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.client import Client
-from bootstrap.dap.framing import Message
-from bootstrap.errors import DebuggerGone, RequestFailed
-from bootstrap.hook.rayside_hook.evaluated import reached
-from bootstrap.relay.connection import Connection
-from bootstrap.relay.sent import call
+from rayside.dap.client import Client
+from rayside.dap.framing import Message
+from rayside.errors import DebuggerGone, RequestFailed
+from rayside.relay.connection import Connection
+from rayside.relay.sent import call
+from rayside.worker.evaluated import reached
 from tests.at_once import AT_ONCE
 from tests.integration.relay_debuggees import PACKAGE, TOKEN, Cluster, Session, relay_over
 
@@ -96,7 +96,7 @@ async def test_where_the_package_is_not_there_debugpys_own_breakpoints_stop_and_
             assert (frame["source"]["path"], frame["line"]) == (str(setting.cluster.here / "job.py"), 3)
             assert await editor.evaluate(stop, "x, y") == "(1, 2)"
         told = (await editor.event("output", category="console"))["output"]
-        assert "has no package `rayside_hook`, and this relay version 1" in told
+        assert "has no package `rayside`, and this relay version 1" in told
         await editor.nothing("output", 0.2, category="console")
         for stop in stops:
             await editor.resume(stop)

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.client import Client
-from bootstrap.hook.rayside_hook import evaluated
-from bootstrap.hook.rayside_hook.evaluated import reached
-from bootstrap.hook.rayside_hook.evaluated.reached import EVENT, PATIENCE
-from bootstrap.relay import messages
-from bootstrap.relay.installed import NO_FILE
-from bootstrap.relay.sent import call
+from rayside.dap.client import Client
+from rayside.relay import messages
+from rayside.relay.installed import NO_FILE
+from rayside.relay.sent import call
+from rayside.worker import evaluated
+from rayside.worker.evaluated import reached
+from rayside.worker.evaluated.reached import EVENT, PATIENCE
 from tests.integration.relay_debuggees import Cluster, Process, Session, relay_over
 
 pytestmark = pytest.mark.usefixtures("answers_in_full")

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.framing import Message
-from bootstrap.dap.paused import PausedTask
-from bootstrap.errors import NotRunning, RequestFailed
-from bootstrap.hook.rayside_hook.evaluated.shown import LONGEST
-from bootstrap.hook.rayside_hook.redaction import REDACTED
-from bootstrap.relay import comparison
+from rayside.dap.framing import Message
+from rayside.dap.paused import PausedTask
+from rayside.errors import NotRunning, RequestFailed
+from rayside.relay import comparison
+from rayside.worker.evaluated.shown import LONGEST
+from rayside.worker.redaction import REDACTED
 from tests.integration.relay_debuggees import TOKEN, Setting, Wire, relay_over
 from tests.integration.relay_debuggees import Session as Attached
 from tests.integration.test_relay_evaluate import cancels

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.additions import BEAT, RESTART, TICKET
-from bootstrap.dap.framing import Message, encode
-from bootstrap.relay import editor
+from rayside.dap.additions import BEAT, RESTART, TICKET
+from rayside.dap.framing import Message, encode
+from rayside.relay import editor
 from tests.integration.relay_debuggees import TOKEN, Session, Wire
 from tests.integration.test_relay_scripted import Scripted, Setting, scripted, until
 from tests.patience import PATIENCE

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import RequestFailed
+from rayside.errors import RequestFailed
 from tests.integration.relay_debuggees import Session, relay_over
 from tests.patience import PATIENCE
 

@@ -12,12 +12,12 @@ from typing import Any
 import psutil
 import pytest
 
-from bootstrap.dap.client import Client
-from bootstrap.dap.framing import encode
-from bootstrap.errors import DebuggerGone, RequestFailed
-from bootstrap.relay.config import digest_of
-from bootstrap.relay.lifecycle import settling
-from bootstrap.relay.server import Relay
+from rayside.dap.client import Client
+from rayside.dap.framing import encode
+from rayside.errors import DebuggerGone, RequestFailed
+from rayside.relay.config import digest_of
+from rayside.relay.lifecycle import settling
+from rayside.relay.server import Relay
 from tests.at_once import AT_ONCE
 from tests.integration.relay_debuggees import TOKEN, Cluster, Process, Session, Wire, relay_over
 from tests.integration.test_relay_scripted import until

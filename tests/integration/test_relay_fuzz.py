@@ -23,10 +23,10 @@ from typing import Any
 import psutil
 import pytest
 
-from bootstrap.dap.client import Client
-from bootstrap.dap.framing import Message
-from bootstrap.relay.config import Config
 from bootstrap.settings import ROOT
+from rayside.dap.client import Client
+from rayside.dap.framing import Message
+from rayside.relay.config import Config
 from tests.integration.conftest import free_ports
 from tests.integration.relay_debuggees import TOKEN, Session
 from tests.integration.scripted_debuggees import FILE, ScriptedDashboard, ScriptedDebuggee
@@ -214,7 +214,9 @@ async def fuzzed(folder: Path) -> AsyncIterator[Fuzzed]:
     (folder / "relay.json").write_text(Config("127.0.0.1", port, url, folder / "token", False).document())
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "bootstrap.relay", str(folder / "relay.json")], cwd=ROOT, stderr=log
+            [sys.executable, "-m", "rayside.relay", "--config", str(folder / "relay.json")],
+            cwd=ROOT,
+            stderr=log,
         )
     try:
         deadline = time.monotonic() + PATIENCE

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from bootstrap.hook.rayside_hook.evaluated import reached
-from bootstrap.hook.rayside_hook.evaluated.reached import EVENT, NAME
-from bootstrap.relay import reports as relay_reports
-from bootstrap.relay.reports import MOST_GATHERED, MOST_HITS
-from bootstrap.relay.sent import call
+from rayside.relay import reports as relay_reports
+from rayside.relay.reports import MOST_GATHERED, MOST_HITS
+from rayside.relay.sent import call
+from rayside.worker.evaluated import reached
+from rayside.worker.evaluated.reached import EVENT, NAME
 from tests.integration import relay_debuggees
 from tests.integration.relay_debuggees import Process, Session, relay_over
 from tests.integration.scripted_debuggees import FILE

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.framing import Message
-from bootstrap.dap.groups import drawn
-from bootstrap.errors import RequestFailed
-from bootstrap.relay import group_members
+from rayside.dap.framing import Message
+from rayside.dap.groups import drawn
+from rayside.errors import RequestFailed
+from rayside.relay import group_members
 from tests.integration.relay_debuggees import Session, relay_over
 from tests.integration.relay_debuggees import Setting as RealSetting
 from tests.integration.scripted_debuggees import FILE

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import RequestFailed
-from bootstrap.hook.rayside_hook.redaction import REDACTED
-from bootstrap.relay.config import Masking
+from rayside.errors import RequestFailed
+from rayside.relay.config import Masking
+from rayside.worker.redaction import REDACTED
 from tests.integration.relay_debuggees import Session, relay_over
 
 pytestmark = pytest.mark.gate

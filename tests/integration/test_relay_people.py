@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.client import Client
-from bootstrap.dap.paused import PausedTask
-from bootstrap.hook.rayside_hook.attach import UNCHECKED
-from bootstrap.hook.rayside_hook.handshake import proof
-from bootstrap.relay.config import digest_of
-from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.server import Relay
 from bootstrap.settings import ROOT
+from rayside.dap.client import Client
+from rayside.dap.paused import PausedTask
+from rayside.relay.config import digest_of
+from rayside.relay.debuggee import Debuggee
+from rayside.relay.server import Relay
+from rayside.worker.attach import UNCHECKED
+from rayside.worker.handshake import proof
 from tests.integration.relay_debuggees import TOKEN, Finding, Session
 from tests.patience import PATIENCE
 
@@ -30,7 +30,7 @@ JOB = "01000000"
 PROGRAM = """\
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from rayside_hook import attach, listener, whose
+from rayside.worker import attach, listener, whose
 attach.rays_token = lambda: sys.argv[2].encode()
 whose.job = lambda: "01000000"
 if sys.argv[4] == "old":
@@ -104,7 +104,7 @@ async def worker(
 ) -> AsyncIterator[Worker]:
     script = folder / "program.py"
     script.write_text(PROGRAM)
-    arguments = (ROOT / "bootstrap" / "hook", TOKEN, opened_for, hook, json.dumps(by_driver or {}))
+    arguments = (ROOT, TOKEN, opened_for, hook, json.dumps(by_driver or {}))
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, script, *arguments),
         stdout=asyncio.subprocess.PIPE,

@@ -23,14 +23,15 @@ import psutil
 import pytest
 
 from bootstrap import processes
-from bootstrap.dap.client import Client
-from bootstrap.dap.exchange import ask
-from bootstrap.dap.framing import encode
-from bootstrap.errors import DebuggerGone, RequestFailed
-from bootstrap.relay.config import Config
 from bootstrap.settings import ROOT
-from bootstrap.sources.workspace_image import RELAY
+from bootstrap.sources.workspace_image import DEBUGGER
 from bootstrap.steps import marks
+from rayside.dap.client import Client
+from rayside.dap.exchange import ask
+from rayside.dap.framing import encode
+from rayside.errors import DebuggerGone, RequestFailed
+from rayside.ports import port_holder
+from rayside.relay.config import Config
 from tests.at_once import AT_ONCE
 from tests.http_servers import answering, says
 from tests.integration.conftest import Rayside, free_ports, of_each
@@ -71,7 +72,7 @@ class Process:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port = folder, free_ports()[0]
-        for file in RELAY:
+        for file in DEBUGGER:
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / file, folder / file)
         self.token = folder / "token"
@@ -85,7 +86,7 @@ class Process:
     def start(self) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
             self.running = subprocess.Popen(
-                [python(), "-B", "-m", "bootstrap.relay", str(self.config)],
+                [python(), "-B", "-m", "rayside.relay", "--config", str(self.config)],
                 cwd=self.folder,
                 env={"PATH": os.defpath},
                 stdout=log,
@@ -118,7 +119,7 @@ def test_it_needs_only_the_files_that_the_image_has_and_starts_at_once(process: 
 
 def test_it_imports_nothing_that_it_does_not_need(process: Process) -> None:
     unwanted = ("ray", "rich", "docker", "kubernetes", "aiohttp", "psutil", "yaml", "invoke")
-    code = f"import sys, bootstrap.relay.process; print([name for name in {unwanted} if name in sys.modules])"
+    code = f"import sys, rayside.relay.process; print([name for name in {unwanted} if name in sys.modules])"
     done = subprocess.run(
         [python(), "-B", "-c", code],
         cwd=process.folder,
@@ -352,7 +353,7 @@ def test_a_relay_that_hangs_is_pending(up: Rayside) -> None:
 def test_a_port_that_is_taken_is_said_with_who_has_it(up: Rayside) -> None:
     port = up.settings.relay_port
     relay(up).kill()
-    until(lambda: not processes.marked(marks.RELAY, str(up.folder)))
+    until(lambda: port_holder(port) is None)
     with socket.create_server(("127.0.0.1", port)):
         done = up.run("up", "--no-example")
         assert done.returncode == 3

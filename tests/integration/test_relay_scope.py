@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.hook.rayside_hook.evaluated.scope import NAMES
+from rayside.worker.evaluated.scope import NAMES
 from tests.integration.relay_debuggees import Session, relay_over
 from tests.integration.scripted_debuggees import FILE
 from tests.integration.test_relay_scripted import scripted
@@ -83,7 +83,7 @@ async def test_the_debug_console_evaluates_and_completes_what_conditions_have(tm
         inner = await editor.request("variables", variablesReference=result["variablesReference"])
         names = [each.get("evaluateName") for each in inner["variables"]]
         assert "[ray.task, x][0]" in names
-        assert "rayside_hook" not in str(inner)
+        assert "rayside.worker" not in str(inner)
         completed = await completions(editor, stop, "x + ray.")
         assert completed[: len(NAMES)] == list(NAMES)
         assert "get_runtime_context" in completed

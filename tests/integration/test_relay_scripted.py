@@ -16,19 +16,19 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.client import Client
-from bootstrap.dap.framing import Message, as_json
-from bootstrap.dap.paused import PausedTask
-from bootstrap.errors import NotRunning, RequestFailed
-from bootstrap.hook.rayside_hook import tracing
-from bootstrap.hook.rayside_hook.children import EVENT as CHILD
-from bootstrap.relay import connection, dispatch, lifecycle
-from bootstrap.relay.config import digest_of
-from bootstrap.relay.debuggee import Debuggee, let_child_go
-from bootstrap.relay.lifecycle import BESIDE, POLLS_MISSED, SETTLING
-from bootstrap.relay.sent import call
-from bootstrap.relay.server import Relay
-from bootstrap.relay.thread_rows import ThreadRows
+from rayside.dap.client import Client
+from rayside.dap.framing import Message, as_json
+from rayside.dap.paused import PausedTask
+from rayside.errors import NotRunning, RequestFailed
+from rayside.relay import connection, dispatch, lifecycle
+from rayside.relay.config import digest_of
+from rayside.relay.debuggee import Debuggee, let_child_go
+from rayside.relay.lifecycle import BESIDE, POLLS_MISSED, SETTLING
+from rayside.relay.sent import call
+from rayside.relay.server import Relay
+from rayside.relay.thread_rows import ThreadRows
+from rayside.worker import tracing
+from rayside.worker.children import EVENT as CHILD
 from tests.at_once import AT_ONCE
 from tests.integration.relay_debuggees import TOKEN, Finding, Session, Wire
 from tests.integration.scripted_debuggees import FILE, ScriptedDebuggee

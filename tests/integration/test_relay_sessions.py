@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.client import Client
-from bootstrap.errors import AttachFailed, RequestFailed
+from rayside.dap.client import Client
+from rayside.errors import AttachFailed, RequestFailed
 from tests.integration.relay_debuggees import TOKEN, Session
 from tests.integration.scripted_debuggees import FILE
 from tests.integration.test_relay_scripted import Setting, scripted, until

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.framing import Message
-from bootstrap.errors import NotRunning
-from bootstrap.hook.rayside_hook.evaluated.stacks import LONGEST, MOST, MOST_FRAMES
-from bootstrap.relay import stacks
-from bootstrap.relay.lifecycle import SETTLING
+from rayside.dap.framing import Message
+from rayside.errors import NotRunning
+from rayside.relay import stacks
+from rayside.relay.lifecycle import SETTLING
+from rayside.worker.evaluated.stacks import LONGEST, MOST, MOST_FRAMES
 from tests.integration.relay_debuggees import TOKEN, Wire, relay_over
 from tests.integration.test_relay_scripted import Scripted, scripted
 from tests.patience import PATIENCE

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import RequestFailed
+from rayside.errors import RequestFailed
 from tests.integration.pythons import POST_MORTEM
 from tests.integration.relay_debuggees import Session, Wire, relay_over
 from tests.patience import PATIENCE

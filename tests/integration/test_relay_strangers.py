@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.framing import encode
-from bootstrap.errors import RequestFailed
-from bootstrap.relay import messages, server
-from bootstrap.relay.debug_session import MOST_STOPS
-from bootstrap.relay.reports import EACH_AT_ONCE
+from rayside.dap.framing import encode
+from rayside.errors import RequestFailed
+from rayside.relay import messages, server
+from rayside.relay.debug_session import MOST_STOPS
+from rayside.relay.reports import EACH_AT_ONCE
 from tests.integration.relay_debuggees import TOKEN, Wire
 from tests.integration.test_relay_scripted import scripted, until
 from tests.patience import PATIENCE
@@ -43,7 +43,7 @@ async def test_a_connection_without_the_token_says_no_more_than_64_kib_at_once()
 
 
 async def test_a_connection_that_shows_no_token_in_time_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bootstrap.relay.server.SHOWING", 0.3)
+    monkeypatch.setattr("rayside.relay.server.SHOWING", 0.3)
 
     async with scripted() as setting:
         editor = await setting.configured()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.relay import thread_rows
+from rayside.relay import thread_rows
 from tests.integration.relay_debuggees import Session, relay_over
 from tests.integration.test_relay_scripted import scripted
 

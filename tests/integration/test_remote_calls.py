@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.framing import Message
-from bootstrap.hook.rayside_hook import evaluated
-from bootstrap.hook.rayside_hook.evaluated import reached, remote_calls, task_starts
-from bootstrap.hook.rayside_hook.evaluated.remote_calls import EVENT, MOST_FRAMES
-from bootstrap.hook.rayside_hook.evaluated.task_starts import PATIENCE as WAITS
-from bootstrap.relay import messages
-from bootstrap.relay.sent import call
+from rayside.dap.framing import Message
+from rayside.relay import messages
+from rayside.relay.sent import call
+from rayside.worker import evaluated
+from rayside.worker.evaluated import reached, remote_calls, task_starts
+from rayside.worker.evaluated.remote_calls import EVENT, MOST_FRAMES
+from rayside.worker.evaluated.task_starts import PATIENCE as WAITS
 from tests.integration.pythons import Debuggee, debuggee, each_python, hows_environment, python_of
 from tests.patience import PATIENCE
 

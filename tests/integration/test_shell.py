@@ -12,10 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bootstrap import machine, processes, shell
-from bootstrap.errors import CommandFailed, Interrupted, MissingProgram
+from bootstrap import processes, shell
 from bootstrap.shell import Shell
 from bootstrap.step import until
+from rayside.errors import CommandFailed, Interrupted, MissingProgram
+from rayside.ports import port_holder
 from tests.at_once import AT_ONCE
 
 pytestmark = pytest.mark.gate
@@ -128,11 +129,11 @@ def test_who_holds_a_port_is_named() -> None:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
         port = holder.getsockname()[1]
-        process = machine.port_holder(port)
+        process = port_holder(port)
         assert process is not None
         assert process.pid == os.getpid()
         assert process.program == psutil.Process().name()
-    assert machine.port_holder(port) is None
+    assert port_holder(port) is None
 
 
 def test_one_programs_output_is_anothers_input() -> None:

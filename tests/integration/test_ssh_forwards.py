@@ -14,12 +14,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bootstrap.carrier.programs import Ssh
-from bootstrap.carrier.supervisor import Forward, document, forwarded
-from bootstrap.errors import MissingProgram, SshFailed
 from bootstrap.processes import alive
 from bootstrap.settings import ROOT
 from bootstrap.step import until
+from rayside.errors import MissingProgram, SshFailed
+from rayside.reach.programs import Ssh
+from rayside.reach.supervisor import Forward, document, forwarded
 from tests.integration.conftest import free_ports
 from tests.integration.sshd import HOST, Sshd, sshd
 from tests.patience import PATIENCE
@@ -75,7 +75,7 @@ def process(echo: int, tmp_path: Path) -> Iterator[tuple[psutil.Process, int]]:
     (local,) = free_ports(1)
     file = tmp_path / "forward.json"
     file.write_text(document(Ssh(HOST), [Forward("dashboard", local, echo, own_clients=True)]))
-    command = [sys.executable, "-m", "bootstrap.carrier.supervisor", str(file)]
+    command = [sys.executable, "-m", "rayside.reach.supervisor", str(file)]
     with (tmp_path / "log").open("wb") as log, subprocess.Popen(command, cwd=ROOT, stderr=log) as started:
         assert until(lambda: answer(local) == b"hello", bool, 60), (tmp_path / "log").read_text()
         yield psutil.Process(started.pid), local

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.hook.rayside_hook.listener import _notice_when_gone
+from rayside.worker.listener import _notice_when_gone
 from tests.integration.pythons import HOOK, HOWS, each_python, hows_environment, python_of
 from tests.integration.test_compiled import played
 
@@ -26,7 +26,7 @@ import debugpy
 debugpy.configure(subProcess=False)
 debugpy.listen(("127.0.0.1", 0))
 sys.path.insert(0, sys.argv[1])
-from rayside_hook import tracing, workarounds
+from rayside.worker import tracing, workarounds
 workarounds.apply()
 
 tracing.sleep()
@@ -89,7 +89,7 @@ def noted():
 
 sys._current_frames = noted
 sys.path.insert(0, sys.argv[1])
-from rayside_hook import attach
+from rayside.worker import attach
 
 attach.listen("127.0.0.1", b"the token")
 attach.tracing.wake()
@@ -104,7 +104,7 @@ import debugpy
 debugpy.configure(subProcess=False)
 debugpy.listen(("127.0.0.1", 0))
 sys.path.insert(0, sys.argv[1])
-from rayside_hook import tracing, workarounds
+from rayside.worker import tracing, workarounds
 workarounds.apply()
 
 tracing.sleep()
@@ -147,7 +147,7 @@ import debugpy
 debugpy.configure(subProcess=False)
 debugpy.listen(("127.0.0.1", 0))
 sys.path.insert(0, sys.argv[1])
-from rayside_hook import tracing, workarounds
+from rayside.worker import tracing, workarounds
 workarounds.apply()
 
 sys.addaudithook(lambda event, arguments: None)  # as the hook does
@@ -181,14 +181,14 @@ import sys, threading, time
 
 if "before" in sys.argv:  # as Ray's hook does; the relay has it applied later
     sys.path.insert(0, sys.argv[1])
-    from rayside_hook import tracing, workarounds
+    from rayside.worker import tracing, workarounds
     workarounds.apply()
 import debugpy
 
 debugpy.configure(subProcess=False)
 debugpy.listen(("127.0.0.1", 0))
 sys.path.insert(0, sys.argv[1])
-from rayside_hook import tracing, workarounds
+from rayside.worker import tracing, workarounds
 workarounds.apply()
 
 tracing.wake()

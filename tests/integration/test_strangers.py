@@ -17,16 +17,17 @@ from typing import Any
 
 import pytest
 
-from bootstrap import loopback, processes
-from bootstrap.dap.client import Client
-from bootstrap.dap.exchange import ask
-from bootstrap.errors import ClusterUnreachable, StrangerListens
-from bootstrap.event_loop import background_loop
+from bootstrap import processes
 from bootstrap.instance import configured
 from bootstrap.kube.api import Kube
 from bootstrap.own_folder import make_own
-from bootstrap.ray import jobs
-from bootstrap.ray.state import Dashboard
+from rayside import loopback
+from rayside.dap.client import Client
+from rayside.dap.exchange import ask
+from rayside.errors import ClusterUnreachable, StrangerListens
+from rayside.event_loop import background_loop
+from rayside.ray import jobs
+from rayside.ray.state import Dashboard
 from tests.http_servers import answering, says
 from tests.integration.conftest import Rayside, apart, free_ports
 from tests.targets import local_target

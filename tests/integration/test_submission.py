@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from bootstrap.ray.records import Job
-from bootstrap.ray.state import Dashboard
 from bootstrap.settings import ROOT
-from bootstrap.sources.workspace_image import SUBMISSION
+from bootstrap.sources.workspace_image import DEBUGGER
 from bootstrap.step import until
-from bootstrap.submission import CLUSTER_FILE
+from rayside.ray.records import Job
+from rayside.ray.state import Dashboard
+from rayside.submission import CLUSTER_FILE
 from tests.integration.conftest import Rayside, free_ports
 
 PROGRAM = """\
@@ -75,7 +75,7 @@ class Beside:
 
 
 def copied(folder: Path) -> Path:
-    for file in SUBMISSION:
+    for file in DEBUGGER:
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / file, folder / file)
     shutil.copy(ROOT / "image" / "workspace" / "submit", folder)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.dap.client import Client
+from rayside.dap.client import Client
 from tests.integration.conftest import Rayside
 from tests.integration.relay_debuggees import Session
 from tests.patience import PATIENCE

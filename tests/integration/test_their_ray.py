@@ -17,10 +17,10 @@ import pytest
 import requests
 
 from bootstrap import processes
-from bootstrap.ray.state import Dashboard
 from bootstrap.settings import FIRST_RAY_WITH_TOKENS, OLDEST_RAY
 from bootstrap.step import until
 from bootstrap.steps import marks
+from rayside.ray.state import Dashboard
 from tests.http_servers import answering, says
 from tests.integration.conftest import Rayside, apart
 from tests.integration.sshd import HOST, sshd

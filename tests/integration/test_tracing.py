@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.framing import Message
-from bootstrap.hook.rayside_hook import tracing
-from bootstrap.hook.rayside_hook.handshake import proof
-from bootstrap.relay.sent import call
+from rayside.dap.framing import Message
+from rayside.relay.sent import call
+from rayside.worker import tracing
+from rayside.worker.handshake import proof
 from tests.integration.pythons import Debuggee, debuggee, environment_of, python_of
 from tests.patience import PATIENCE
 
@@ -78,7 +78,7 @@ debugpy.configure(subProcess=False)
 print(debugpy.listen(("127.0.0.1", 0))[1], flush=True)
 if "hook" in sys.argv:
     sys.path.insert(0, sys.argv[1])
-    from rayside_hook import tracing
+    from rayside.worker import tracing
     tracing.sleep()
     tracing.wake_by_itself()
 for line in sys.stdin:
@@ -264,7 +264,7 @@ from concurrent.futures import ThreadPoolExecutor
 earlier = ThreadPoolExecutor(1)
 earlier.submit(int).result()  # it runs before there is a debugger
 sys.path.insert(0, sys.argv[1])
-from rayside_hook import attach
+from rayside.worker import attach
 print(attach.listen("127.0.0.1", sys.argv[2].encode()), flush=True)
 
 def turn():

@@ -15,8 +15,8 @@ import psutil
 import pytest
 import requests
 
-from bootstrap.errors import NotRunning
 from bootstrap.settings import ROOT
+from rayside.errors import NotRunning
 from tests.at_once import AT_ONCE
 from tests.integration.conftest import Rayside, of_each
 from tests.integration.listeners import FREE, listeners
@@ -121,7 +121,7 @@ def test_nothing_listens_but_what_the_docs_name_and_where(up: Rayside) -> None:
     assert by_program.pop("ray::IDLE", {(EVERYWHERE,)}) == {(EVERYWHERE,)}
     assert by_program == {
         # Ours, and what holders of the token or a proof get in at: loopback.
-        "bootstrap.relay": {(("127.0.0.1", "relay_port"),)},
+        "rayside.relay": {(("127.0.0.1", "relay_port"),)},
         "dashboard.py": {(("127.0.0.1", "dashboard_port"),)},
         "ray.util.client.server": {(("127.0.0.1", "ray_client_port"), ("127.0.0.2", "ray_client_port"))},
         "ray::estimate": {(EVERYWHERE, ("127.0.0.2", "debugger"))},

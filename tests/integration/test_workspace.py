@@ -20,8 +20,7 @@ import pytest
 import requests
 
 from bootstrap import cache, processes, step
-from bootstrap.console import Console
-from bootstrap.errors import Interrupted, NoNetwork
+from bootstrap.errors import NoNetwork
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.extensions import this_platform
@@ -29,6 +28,8 @@ from bootstrap.step import Condition
 from bootstrap.steps import marks
 from bootstrap.steps.workspace import FOLDER, WorkspaceFiles
 from bootstrap.targets.local import Local
+from rayside.console import Console
+from rayside.errors import Interrupted
 from tests.at_once import AT_ONCE
 from tests.integration import wrong_passwords
 from tests.integration.conftest import Rayside, apart, free_ports, of_each

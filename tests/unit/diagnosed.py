@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bootstrap.dap.paused import PausedTask
 from bootstrap.diagnosis import rows as rows_of
 from bootstrap.diagnosis.evidence import Evidence
 from bootstrap.diagnosis.explain import findings
 from bootstrap.diagnosis.finding import Finding
-from bootstrap.ray.records import read_job
+from rayside.dap.paused import PausedTask
+from rayside.ray.records import read_job
 
 NOW = 1795435400.0
 NODE: dict[str, Any] = {

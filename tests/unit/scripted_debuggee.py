@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from bootstrap.console import Console, Style
-from bootstrap.dap.channel import OnEvent
-from bootstrap.dap.client import Client
-from bootstrap.dap.framing import Decoder, Message, encode
-from bootstrap.debugger.events import JobState
+from rayside.client.events import JobState
+from rayside.console import Console, Style
+from rayside.dap.channel import OnEvent
+from rayside.dap.client import Client
+from rayside.dap.framing import Decoder, Message, encode
 
 
 @dataclass

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bootstrap.errors import RaysideError
 from bootstrap.kube.api import Kube
+from rayside.errors import RaysideError
 
 JOB = "/apis/ray.io/v1/namespaces/default/rayjobs/mine"
 NAMESPACE = "/api/v1/namespaces/default"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import NotRunning
-from bootstrap.hook.rayside_hook import scout
-from bootstrap.ray.announced import announced
-from bootstrap.ray.metadata import DRIVER
-from bootstrap.relay.cluster import ClusterDebuggees
+from rayside.errors import NotRunning
+from rayside.ray.announced import announced
+from rayside.ray.metadata import DRIVER
+from rayside.relay.cluster import ClusterDebuggees
+from rayside.worker import scout
 from tests.unit.test_relay_process import JOBS, WORKERS, Clock
 from tests.unit.test_state import JOB, WORKER, Recorded
 

@@ -12,9 +12,9 @@ import pytest
 from bootstrap.bundle.archive import INDEX, LAYOUT, MANIFEST, SIGNATURE, Archive, write
 from bootstrap.bundle.blobs import PIECE, Blob, Blobs
 from bootstrap.bundle.tar import BLOCK, END
-from bootstrap.console import Console
 from bootstrap.errors import BadBundle
 from bootstrap.verbs.bundle import inspect
+from rayside.console import Console
 from tests.bundles import entry
 
 TEXTS = {MANIFEST: b"{}", SIGNATURE: b"signed", LAYOUT: b"layout", INDEX: b"index"}

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from bootstrap.bundle.opened import Bundle, write
-from bootstrap.console import Console
-from bootstrap.errors import InvalidArgument
 from bootstrap.settings import Settings
 from bootstrap.sources.bundle_file import require_free
 from bootstrap.verbs.bundle import Asked, inspect, make
+from rayside.console import Console
+from rayside.errors import InvalidArgument
 from tests.bundles import small
 
 

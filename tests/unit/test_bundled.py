@@ -15,11 +15,10 @@ from bootstrap.bundle import archive
 from bootstrap.bundle.archive import Archive
 from bootstrap.bundle.blobs import Blob
 from bootstrap.bundle.opened import Bundle
-from bootstrap.errors import BadBundle, CommandFailed, InvalidSetting, LowDisk
+from bootstrap.errors import BadBundle, LowDisk
 from bootstrap.given_settings import parse
 from bootstrap.instance import configured
 from bootstrap.pip import for_python
-from bootstrap.private_file import write_private
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.bundle_origin import RECORD, Origin
@@ -29,6 +28,8 @@ from bootstrap.sources.source import Source
 from bootstrap.step import Condition, check, up
 from bootstrap.targets import choice
 from bootstrap.targets.choice import removable
+from rayside.errors import CommandFailed, InvalidSetting
+from rayside.private_file import write_private
 from tests.bundles import recorded, small
 from tests.targets import kind_target
 from tests.unit.test_step import Diary

@@ -10,11 +10,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.carrier import carrier
-from bootstrap.carrier.carrier import Carrier, Way
-from bootstrap.carrier.exchange import Exchange, answer, end, is_relay_ending, waiting
-from bootstrap.carrier.patience import Pace, Patience
-from bootstrap.dap.additions import (
+from rayside.dap.additions import (
     BEAT,
     LEFT,
     MOST_MISSED,
@@ -24,8 +20,12 @@ from bootstrap.dap.additions import (
     WAY_BACK,
     WAY_LOST,
 )
-from bootstrap.dap.framing import Decoder, Message, encode
-from bootstrap.relay.attach import Presence
+from rayside.dap.framing import Decoder, Message, encode
+from rayside.reach import carrier
+from rayside.reach.carrier import Carrier, Way
+from rayside.reach.exchange import Exchange, answer, end, is_relay_ending, waiting
+from rayside.reach.patience import Pace, Patience
+from rayside.relay.attach import Presence
 
 
 def request(seq: int, command: str, **arguments: Any) -> Message:

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.comparison import drawn
-from bootstrap.dap.expressions import LONGEST as LONGEST_EXPRESSION
-from bootstrap.dap.expressions import refusal_of
-from bootstrap.dap.framing import Message
-from bootstrap.hook.rayside_hook.evaluated.shown import LONGEST, LONGEST_WITHIN, shown
-from bootstrap.hook.rayside_hook.evaluated.summary import asked, summary
-from bootstrap.relay.comparison import grouped
+from rayside.dap.comparison import drawn
+from rayside.dap.expressions import LONGEST as LONGEST_EXPRESSION
+from rayside.dap.expressions import refusal_of
+from rayside.dap.framing import Message
+from rayside.relay.comparison import grouped
+from rayside.worker.evaluated.shown import LONGEST, LONGEST_WITHIN, shown
+from rayside.worker.evaluated.summary import asked, summary
 
 
 def value_of(expression: str, **names: Any) -> dict[str, Any]:

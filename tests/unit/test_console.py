@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from bootstrap.console import Console
 from bootstrap.errors import LowDisk
+from rayside.console import Console
 
 
 class Terminal(io.StringIO):

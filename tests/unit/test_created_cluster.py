@@ -16,7 +16,7 @@ import yaml
 from bootstrap import docker_engine
 from bootstrap.delivery.loaded import NodeImages
 from bootstrap.delivery.theirs import Delivery, delivery
-from bootstrap.errors import EngineNotRunning, ImagesOutOfReach, InvalidSetting
+from bootstrap.errors import EngineNotRunning, ImagesOutOfReach
 from bootstrap.given_settings import parse
 from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube
@@ -30,6 +30,7 @@ from bootstrap.steps.ray_cluster import RayCluster
 from bootstrap.targets import choice
 from bootstrap.targets.cluster_created import ClusterCreated
 from bootstrap.targets.target import with_example
+from rayside.errors import InvalidSetting
 from tests.bundles import recorded
 from tests.targets import kind_target
 

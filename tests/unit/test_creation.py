@@ -9,14 +9,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import (
-    Drifted,
-    Forbidden,
-    ImagesOutOfReach,
-    NamespaceTerminating,
-    NotOurs,
-    RaysideError,
-)
+from bootstrap.errors import Drifted, Forbidden, ImagesOutOfReach, NamespaceTerminating, NotOurs
 from bootstrap.instance import Instance
 from bootstrap.kube import rights
 from bootstrap.kube.api import CORE, RAY
@@ -32,6 +25,7 @@ from bootstrap.steps.kuberay import CustomResources, OperatorManifest
 from bootstrap.steps.namespace import Namespace
 from bootstrap.steps.network_policies import NetworkPolicies
 from bootstrap.steps.ray_cluster import WorkspacePassword
+from rayside.errors import RaysideError
 from tests.documented_rights import documented, each
 from tests.instances import instance
 from tests.unit.scripted_objects import Objects, applied, objects

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.framing import Decoder, FramingError, encode
+from rayside.dap.framing import Decoder, FramingError, encode
 
 MESSAGES: list[dict[str, Any]] = [
     {"seq": 1, "type": "event", "event": "initialized"},

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import pytest
 
-from bootstrap.dap.client import Client
-from bootstrap.errors import AttachFailed, DebuggerGone, RequestFailed
+from rayside.dap.client import Client
+from rayside.errors import AttachFailed, DebuggerGone, RequestFailed
 from tests.unit.scripted_debuggee import ScriptedDebuggee, Turn, stopped
 
 T = TypeVar("T")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap.debugger import launch_json
-from bootstrap.debugger.launch_json import NAME, configuration, token_prompt, with_entries
-from bootstrap.errors import InvalidArgument
+from rayside.client import launch_json
+from rayside.client.launch_json import NAME, configuration, token_prompt, with_entries
+from rayside.errors import InvalidArgument
 
 TOKEN_FILE = Path("/state/token")
 OURS = configuration(5678)

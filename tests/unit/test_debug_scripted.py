@@ -10,19 +10,13 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.framing import Message
-from bootstrap.debugger import scripted, session
-from bootstrap.debugger.commands import Place
-from bootstrap.debugger.events import JobState
-from bootstrap.debugger.session import AttachOptions
-from bootstrap.errors import (
-    AttachFailed,
-    ConnectionLost,
-    DebuggerBusy,
-    DebuggerGone,
-    NotRunning,
-    RayDied,
-)
+from bootstrap.errors import RayDied
+from rayside.client import scripted, session
+from rayside.client.commands import Place
+from rayside.client.events import JobState
+from rayside.client.session import AttachOptions
+from rayside.dap.framing import Message
+from rayside.errors import AttachFailed, ConnectionLost, DebuggerBusy, DebuggerGone, NotRunning
 from tests.unit.scripted_debuggee import (
     ScriptedJob,
     ScriptedRelay,

@@ -14,7 +14,7 @@ import pytest
 from bootstrap.diagnosis import archive, cleaned
 from bootstrap.diagnosis.explain import findings
 from bootstrap.diagnosis.gather import Gathered
-from bootstrap.errors import InvalidArgument
+from rayside.errors import InvalidArgument
 from tests.unit.diagnosed import job, seen
 
 SECRET = "tG7xZq9LmN2pRsTuVw"

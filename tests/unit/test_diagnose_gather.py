@@ -13,7 +13,8 @@ import pytest
 from bootstrap.diagnosis import gather
 from bootstrap.diagnosis.explain import findings
 from bootstrap.diagnosis.kubernetes import asks_of_kubernetes
-from bootstrap.errors import NotRunning, RayDied
+from bootstrap.errors import RayDied
+from rayside.errors import NotRunning
 from tests.unit.diagnosed import NODE, job, task
 
 STATUS = {

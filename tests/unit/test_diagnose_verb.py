@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from bootstrap.console import Console
 from bootstrap.diagnosis.evidence import Evidence
 from bootstrap.diagnosis.gather import Gathered
-from bootstrap.errors import InvalidArgument, JobNotFound, PodNotFound, RayDied
+from bootstrap.errors import PodNotFound, RayDied
 from bootstrap.settings import Settings
 from bootstrap.targets import choice
 from bootstrap.verbs import diagnose as verb
+from rayside.console import Console
+from rayside.errors import InvalidArgument, JobNotFound
 from tests.instances import instance
 from tests.unit.diagnosed import job, seen
 from tests.unit.test_trouble import NAME, event, pod

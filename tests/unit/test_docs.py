@@ -13,14 +13,16 @@ from invoke.exceptions import ParseError
 from invoke.parser.parser import Parser
 from invoke.program import Program
 
+import rayside.errors
 import tasks
-from bootstrap import errors, submission
-from bootstrap.debugger import commands
-from bootstrap.errors import RaysideError
+from bootstrap import errors
 from bootstrap.settings import ROOT, Settings
 from bootstrap.step import Step
 from bootstrap.targets.target import with_example
 from bootstrap.verbs.development import BENCHMARKS, suites
+from rayside import submission
+from rayside.client import commands
+from rayside.errors import RaysideError
 from tests import docs_commands
 from tests.docs_commands import NOT_RUN, ON_KIND, SHELLS, page
 from tests.targets import kind_target, local_target
@@ -31,6 +33,8 @@ PAGES = [
     *("tests/README.md", "CHANGELOG.md"),
 ]
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+STEPS = (ROOT / "docs" / "steps.md").read_text()
+CONTRACTS = (ROOT / "pyproject.toml").read_text()
 TROUBLESHOOTING = (ROOT / "docs" / "troubleshooting.md").read_text()
 # What stands for "any verb" where a page speaks of all of them.
 ANY_VERB = "VERB"
@@ -244,7 +248,8 @@ def test_the_table_of_verbs_names_every_verb_and_option() -> None:
 
 
 def catalogue() -> list[type[RaysideError]]:
-    return [error for error in vars(errors).values() if isinstance(error, type) and hasattr(error, "id")]
+    every = {**vars(rayside.errors), **vars(errors)}.values()
+    return [error for error in every if isinstance(error, type) and hasattr(error, "id")]
 
 
 def test_every_error_has_an_id_of_its_own() -> None:
@@ -272,7 +277,7 @@ def test_an_error_has_more_than_its_name() -> None:
 
 
 def test_exit_codes_are_told_as_the_catalogue_has_them() -> None:
-    documented = re.findall(r"^(\d+)  +(.+)$", errors.__doc__ or "", re.MULTILINE)
+    documented = re.findall(r"^(\d+)  +(.+)$", rayside.errors.__doc__ or "", re.MULTILINE)
     told = re.findall(r"^\| (\d+) \| (.+) \|$", (ROOT / "docs" / "verbs.md").read_text(), re.MULTILINE)
     assert told == documented
     headings = re.findall(r"^## (\d+): ", TROUBLESHOOTING, re.MULTILINE)
@@ -283,33 +288,35 @@ def test_exit_codes_are_told_as_the_catalogue_has_them() -> None:
 
 
 def test_the_layers_are_import_linters() -> None:
-    (told,) = re.findall(r"^`(verbs > .+)`$", ARCHITECTURE, re.MULTILINE)
-    contract = (ROOT / "pyproject.toml").read_text().partition("layers = [")[2].partition("]")[0]
-    layers = [layer.replace("bootstrap.", "") for layer in re.findall(r'"([^"]+)"', contract)]
-    assert told.split(" > ") == layers
+    told = re.findall(r"^`(\w+ > .+)`$", ARCHITECTURE, re.MULTILINE)
+    for layers, house in zip(told, ("bootstrap", "rayside"), strict=True):
+        whose = {"bootstrap": "the bootstrapper's", "rayside": "the debugger's"}[house]
+        contract = CONTRACTS.partition(f"{whose} layers,")[2].partition("layers = [")[2].partition("]")[0]
+        names = [layer.replace(f"{house}.", "") for layer in re.findall(r'"([^"]+)"', contract)]
+        assert layers.split(" > ") == names
 
 
 def test_the_tree_is_what_is_there() -> None:
     (tree, *_), _ = page("docs/architecture.md")
-    start = tree.lines.index("bootstrap/") + 1
-    told = []
-    for line in tree.lines[start:]:
-        if not line.startswith("  "):
-            break
-        told.append(line.split()[0])
+    house, told = "", set()
+    for line in tree.lines:
+        if line.startswith("  "):
+            told |= {f"{house}{name}" for name in re.split("  +", line.strip())[0].split(", ")}
+        else:
+            house = line
+            assert (ROOT / house).is_dir()
     there = {
-        f"{entry.name}/" if entry.is_dir() else entry.name
-        for entry in (ROOT / "bootstrap").iterdir()
+        f"{folder}/{entry.name}{'/' if entry.is_dir() else ''}"
+        for folder in ("bootstrap", "rayside")
+        for entry in (ROOT / folder).iterdir()
         if not entry.name.startswith("__")
     }
-    assert sorted(told) == sorted(there)
-    top = [line.split()[0] for line in tree.lines if not line.startswith(" ")]
-    assert [name for name in top if not (ROOT / name).exists()] == []
+    assert told == there
 
 
 def rows(heading: str) -> list[tuple[list[str], set[str]]]:
-    """A table of steps: the names in its first column, those in its last."""
-    section = ARCHITECTURE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    """Returns a table of steps: the names in its first column, those in its last."""
+    section = STEPS.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     cells = [re.split(r" *\| *", line.strip("| ")) for line in section.splitlines() if line.startswith("| `")]
     return [
         (re.findall(r"`([^`]+)`", row[0]), set(re.findall(r"`([^`]+)`", "".join(row[2:])))) for row in cells

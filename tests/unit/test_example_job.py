@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from bootstrap.ray.records import Job, WaitingTask
-from bootstrap.ray.state import LAG, Dashboard
 from bootstrap.steps import example_job
 from bootstrap.steps.example_job import paused_in
+from rayside.ray.records import Job, WaitingTask
+from rayside.ray.state import LAG, Dashboard
 
 
 def task(name: str, job_id: str = "02000000") -> WaitingTask:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bootstrap.dap.expressions import DEEPEST, LONGEST, problem_of, problem_of_message
+from rayside.dap.expressions import DEEPEST, LONGEST, problem_of, problem_of_message
 
 
 @pytest.mark.parametrize(

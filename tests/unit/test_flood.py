@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from bootstrap.relay.reports import (
+from rayside.relay.reports import (
     ALL_AT_ONCE,
     EACH,
     EACH_AT_ONCE,

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.carrier.programs import Program, Ssh
-from bootstrap.carrier.supervisor import Forward, document, parse
-from bootstrap.errors import MissingProgram, NotRunning
 from bootstrap.kube.api import Kube
 from bootstrap.kube.forwarding import to_pod
 from bootstrap.shell import Shell
 from bootstrap.step import Condition
 from bootstrap.steps import marks
 from bootstrap.steps.forwards import Forwards
+from rayside.errors import MissingProgram, NotRunning
+from rayside.reach.programs import Program, Ssh
+from rayside.reach.supervisor import Forward, document, parse
 
 KUBE = Kube(Path("/x/kubeconfig"), "kind-x", "ns")
 FORWARDS = (

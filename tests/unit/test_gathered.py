@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from bootstrap.dap.framing import Decoder, encode
-from bootstrap.relay.fan_out import LEAST_SHARE, Coalesced
+from rayside.dap.framing import Decoder, encode
+from rayside.relay.fan_out import LEAST_SHARE, Coalesced
 
 
 class Rows:
@@ -54,7 +54,7 @@ async def test_making_answers_takes_a_bounded_share_of_the_time(monkeypatch: pyt
         pauses.append(seconds)
         await sleep(0)
 
-    monkeypatch.setattr("bootstrap.relay.fan_out.asyncio.sleep", noted)
+    monkeypatch.setattr("rayside.relay.fan_out.asyncio.sleep", noted)
     rows = Rows(takes=0.05)
     gathered = Coalesced(rows.make)
     for _ in range(3):

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.groups import Command, command, drawn, target
-from bootstrap.relay.group_members import Selector
-from bootstrap.relay.schemas import Refused
+from rayside.dap.groups import Command, command, drawn, target
+from rayside.relay.group_members import Selector
+from rayside.relay.schemas import Refused
 
 RANK_3 = {
     **{"task": "Trainer.step", "node": "10.0.0.4", "job": "01000000", "submission": "raysubmit_1"},

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from bootstrap.errors import InvalidSetting, NotRunning
 from bootstrap.kube.api import Kube
 from bootstrap.kube.heads import find
+from rayside.errors import InvalidSetting, NotRunning
 
 
 class FakeKube:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from bootstrap.hook.rayside_hook import driver
-from bootstrap.hook.rayside_hook.packages import with_package
-from bootstrap.ray import jobs
-from bootstrap.ray.debug import REQUIREMENTS, Debug
-from bootstrap.ray.metadata import DEBUG, PY_MODULES, WORKING_DIR
-from bootstrap.ray.time_limits import RAISED
+from rayside.ray import jobs
+from rayside.ray.debug import REQUIREMENTS, Debug
+from rayside.ray.metadata import DEBUG, PY_MODULES, WORKING_DIR
+from rayside.ray.time_limits import RAISED
+from rayside.worker import driver
+from rayside.worker.packages import with_package
 
 DEBUGPY = "debugpy==1.8.22"
 
@@ -136,7 +136,7 @@ def test_nothing_that_the_user_gave_is_lost(code: Path) -> None:
         }.items()
     )
     workers_only = submission(code, "bash run.sh", debug=debug, **runtime_env).environment()
-    assert workers_only["worker_process_setup_hook"] == "rayside_hook.worker.setup"
+    assert workers_only["worker_process_setup_hook"] == "rayside.worker.setup_hook.setup"
     assert workers_only["env_vars"]["RAYSIDE_SETUP_HOOK"] == "own.hook"
 
 
@@ -151,7 +151,7 @@ def test_the_hook_is_the_last_of_py_modules_and_is_not_among_the_users(code: Pat
     )
     modules = job.environment()["py_modules"]
     assert modules[0] == str(code / "model")
-    assert (Path(modules[1]) / "driver.py").is_file()
+    assert (Path(modules[1]) / "worker" / "driver.py").is_file()
     metadata = json.loads(job.options("x-1", None)[-1])
     assert json.loads(metadata[PY_MODULES]) == [str(code / "model")]
 

@@ -12,19 +12,19 @@ from pathlib import Path
 import pytest
 
 from bootstrap.instance import configured
-from bootstrap.private_file import write_private
 from bootstrap.settings import ROOT, Settings
+from rayside.private_file import write_private
 from tests.patience import PATIENCE
 
 # Begins Invoke as `./invokew` does, and prints at its end which modules of ours have been imported.
 BEGIN = """
 import atexit, runpy, sys
-of_ours = lambda: [name for name, module in sys.modules.items() if name.split(".")[0] == "bootstrap"]
+of_ours = lambda: [name for name in sys.modules if name.partition(".")[0] in ("bootstrap", "rayside")]
 atexit.register(lambda: print("modules", *of_ours()))
 runpy.run_path("bootstrap/entry.py", run_name="__main__")
 """
 # Of these rooms, and modules, a Ray on this machine needs nothing.
-ELSEWHERE = ("kube", "bundle", "registry", "delivery", "carrier", "relay.server", "in_ray", "debugger")
+ELSEWHERE = ("kube", "bundle", "registry", "delivery", "reach", "relay.server", "relay_actor", "client")
 KINDS = (
     "sources.upstream",
     "sources.packages",
@@ -35,7 +35,7 @@ KINDS = (
 
 
 def imported(folder: Path, *arguments: str) -> set[str]:
-    """Returns the modules that a verb has imported, below `bootstrap`, without that name."""
+    """Returns the modules that a verb has imported, without the name of their product."""
     environment = {
         **os.environ,
         "INVOKE_RAYSIDE_STATE_FOLDER": str(folder),
@@ -48,7 +48,7 @@ def imported(folder: Path, *arguments: str) -> set[str]:
     *_, last = done.stdout.splitlines() or [""]
     word, *names = last.split()
     assert word == "modules", done.stdout + done.stderr
-    return {name.removeprefix("bootstrap.") for name in names}
+    return {name.partition(".")[2] for name in names}
 
 
 def recorded(tmp_path: Path, target: str, source: str) -> Path:
@@ -77,7 +77,7 @@ def test_status_of_kind_imports_the_source_that_it_has(tmp_path: Path, source: s
     names = imported(recorded(tmp_path, "kind", source), "status")
     assert "steps.kind_cluster" in names
     other = {"upstream": "packages", "packages": "upstream"}[source]
-    unneeded = ("bundle", "relay.server", "in_ray", "debugger", "targets.local", f"sources.{other}")
+    unneeded = ("bundle", "relay.server", "relay_actor", "client", "targets.local", f"sources.{other}")
     assert of(names, unneeded) == []
     assert len(names) < 120
 

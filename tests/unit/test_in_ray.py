@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.errors import CredentialsRefused, NotRunning
-from bootstrap.in_ray.actor import RelayActor
-from bootstrap.in_ray.spec import RelaySpec, Running
-from bootstrap.ray import authentication
-from bootstrap.relay.config import Masking, digest_of
+from rayside.errors import CredentialsRefused, NotRunning
+from rayside.ray import authentication
+from rayside.relay.config import Masking, digest_of
+from rayside.relay_actor.actor import RelayActor
+from rayside.relay_actor.spec import RelaySpec, Running
 
 ANSWER = {"port": 40123, "actor_id": "0123456789abcdef" * 2, "away": []}
 

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from bootstrap import instance
-from bootstrap.console import Console
-from bootstrap.errors import InvalidSetting, NotRunning, OtherTarget, PortTaken, UnknownTarget
+from bootstrap.errors import OtherTarget, UnknownTarget
 from bootstrap.given_settings import parse
 from bootstrap.instance import configured
 from bootstrap.lock import alone
@@ -27,6 +26,8 @@ from bootstrap.shell import Shell
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets import choice
 from bootstrap.verbs import cluster
+from rayside.console import Console
+from rayside.errors import InvalidSetting, NotRunning, PortTaken
 
 
 @pytest.fixture(autouse=True)

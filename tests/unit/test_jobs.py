@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.errors import InvalidYaml, MissingEntrypoint, MissingWorkingDir, NotAPackage
-from bootstrap.ray import jobs, outcome
-from bootstrap.ray.debug import Debug
-from bootstrap.ray.metadata import LOCAL_ROOTS, PY_MODULES, WORKING_DIR
-from bootstrap.ray.records import Job
+from rayside.errors import InvalidYaml, MissingEntrypoint, MissingWorkingDir, NotAPackage
+from rayside.ray import jobs, outcome
+from rayside.ray.debug import Debug
+from rayside.ray.metadata import LOCAL_ROOTS, PY_MODULES, WORKING_DIR
+from rayside.ray.records import Job
 
 
 def prepare(folder: Path | None, **changed: object) -> jobs.Submission:

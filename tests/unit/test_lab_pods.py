@@ -9,10 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from bootstrap.errors import InvalidArgument, NotSolved
+from bootstrap.errors import NotSolved
 from bootstrap.labs.exercise import Exercise
 from bootstrap.labs.pods import Pods, kubectl
 from bootstrap.targets.target import Target
+from rayside.errors import InvalidArgument
 
 FOLDER = "/api/v1/namespaces/rays/pods/"
 POD = "kind: Pod\napiVersion: v1\nmetadata: {name: mine, labels: {rayside.dev/lab: 12-last-words}}\n"

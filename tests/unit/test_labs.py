@@ -12,18 +12,19 @@ from typing import cast
 
 import pytest
 
-from bootstrap.errors import InvalidArgument, MissingProgram, NotRunning, NotSolved, OtherTarget, UnsafeFolder
+from bootstrap.errors import NotSolved, OtherTarget, UnsafeFolder
 from bootstrap.labs import left
 from bootstrap.labs.checking import cannot_run, require_possible
 from bootstrap.labs.copies import Copy, Progress
 from bootstrap.labs.exercise import Exercise
 from bootstrap.labs.lesson import FOLDER, SECTIONS, Lesson, find, lessons
 from bootstrap.labs.needs import NEEDS, Need, lacking
-from bootstrap.ray.metadata import USER, WORKING_DIR
-from bootstrap.ray.records import Job
-from bootstrap.ray.state import Dashboard
 from bootstrap.settings import POD, TARGETS
 from bootstrap.targets.target import Target
+from rayside.errors import InvalidArgument, MissingProgram, NotRunning
+from rayside.ray.metadata import USER, WORKING_DIR
+from rayside.ray.records import Job
+from rayside.ray.state import Dashboard
 from tests.targets import kind_target, local_target
 
 LABS = lessons()

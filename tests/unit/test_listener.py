@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bootstrap.hook.rayside_hook.listener import _MOST_CHOOSING, Listener
+from rayside.worker.listener import _MOST_CHOOSING, Listener
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.hook.rayside_hook.evaluated import line_table
-from bootstrap.relay.source_files import MOST_LOCATIONS, Lines, locations
+from rayside.relay.source_files import MOST_LOCATIONS, Lines, locations
+from rayside.worker.evaluated import line_table
 
 SOURCE = """\
 def work(x):

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from bootstrap.kube.rayjob.document import for_standing_cluster, with_own_cluster
-from bootstrap.relay.config import Config, Masking
 from bootstrap.settings import ROOT, Settings
+from rayside.relay.config import Config, Masking
 from tests.instances import instance
 from tests.targets import kind_target
 

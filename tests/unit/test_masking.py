@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from bootstrap.hook.rayside_hook.redaction import REDACTED
-from bootstrap.relay.config import UNSET, Masking
-from bootstrap.relay.connection import Connection
-from bootstrap.relay.masking import Masks, masked_breakpoint
+from rayside.relay.config import UNSET, Masking
+from rayside.relay.connection import Connection
+from rayside.relay.masking import Masks, masked_breakpoint
+from rayside.worker.redaction import REDACTED
 
 
 class Telling:

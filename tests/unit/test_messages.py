@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap.relay import messages
-from bootstrap.relay.schemas import (
+from rayside.relay import messages
+from rayside.relay.schemas import (
     REQUESTS,
     All,
     Choice,

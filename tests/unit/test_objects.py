@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap.hook.rayside_hook.evaluated.objects import _Objects, held
 from bootstrap.settings import ROOT
+from rayside.worker.evaluated.objects import _Objects, held
 
 
 def living(objects: _Objects) -> list[Any]:
@@ -73,7 +73,7 @@ def test_what_is_chosen_is_held() -> None:
 ENDING = """
 import gc, sys, threading
 sys.path.insert(0, sys.argv[1])
-from bootstrap.hook.rayside_hook.evaluated.objects import _Objects
+from rayside.worker.evaluated.objects import _Objects
 ends, goes_on = threading.Event(), threading.Event()
 
 def generator():
@@ -103,7 +103,7 @@ print("goes on")
 FORBIDS = """
 import gc, sys
 sys.path.insert(0, sys.argv[1])
-from bootstrap.hook.rayside_hook.evaluated.objects import _Objects
+from rayside.worker.evaluated.objects import _Objects
 
 def audit(event, arguments):
     if event == "gc.get_objects":

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bootstrap.in_ray.opening import ANSWER, BUSY, OPENED, Outcome, outcomes
+from rayside.relay_actor.opening import ANSWER, BUSY, OPENED, Outcome, outcomes
 
 ROW = {"worker_id": "a1", "result": OPENED, "why": "", "stack": ""}
 

@@ -11,8 +11,6 @@ import pytest
 
 from bootstrap import docker_engine, pip
 from bootstrap.bundle.opened import PLATFORMS, made_by, this_platform
-from bootstrap.console import Console
-from bootstrap.errors import InvalidArgument, MissingProgram
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.bundle_file import Wheels
@@ -21,6 +19,8 @@ from bootstrap.step import Condition
 from bootstrap.steps.emulation import Emulation
 from bootstrap.verbs import bundle, mirror
 from bootstrap.verbs.bundle import Asked, architecture_of
+from rayside.console import Console
+from rayside.errors import InvalidArgument, MissingProgram
 from tests.integration.vsix import without_asking
 
 # As Debian's qemu-user-static has it in the kernel's list.

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from bootstrap.hook.rayside_hook.evaluated.own_files import Answer, find
+from rayside.worker.evaluated.own_files import Answer, find
 
 EDITORS = "/laptop/project/src/shop/orders.py"
 

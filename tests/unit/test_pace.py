@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.framing import encode
-from bootstrap.relay import editor as editor_module
-from bootstrap.relay import fan_out
-from bootstrap.relay.editor import CurrentEditor, Editor
-from bootstrap.relay.fan_out import Pace
+from rayside.dap.framing import encode
+from rayside.relay import editor as editor_module
+from rayside.relay import fan_out
+from rayside.relay.editor import CurrentEditor, Editor
+from rayside.relay.fan_out import Pace
 from tests.played import played
 
 

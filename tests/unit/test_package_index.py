@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import InvalidSetting, NotOurs
+from bootstrap.errors import NotOurs
 from bootstrap.given_settings import parse
 from bootstrap.kube.api import CORE, RAY
 from bootstrap.settings import Settings, as_environment
@@ -18,6 +18,7 @@ from bootstrap.step import Condition
 from bootstrap.steps.package_index import FOLDER, PackageIndex, rayjob_with_it, trusted
 from bootstrap.steps.ray_beside import client_environment
 from bootstrap.targets import choice
+from rayside.errors import InvalidSetting
 from tests.instances import instance
 from tests.integration.self_signed import self_signed
 from tests.targets import kind_target

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.ray import jobs
-from bootstrap.ray.metadata import LOCAL_ROOTS, PY_MODULES, WORKING_DIR
-from bootstrap.ray.paths import RESOURCES, PathMap, unpacked
-from bootstrap.ray.records import Job
 from bootstrap.settings import ROOT
+from rayside.ray import jobs
+from rayside.ray.metadata import LOCAL_ROOTS, PY_MODULES, WORKING_DIR
+from rayside.ray.paths import RESOURCES, PathMap, unpacked
+from rayside.ray.records import Job
 
 
 def sent(metadata: dict[str, str], working_dir: str = "gcs://_ray_pkg_aa.zip", *modules: str) -> Job:
@@ -112,5 +112,5 @@ def test_a_job_whose_metadata_is_none_of_ours_takes_nothing_from_others(written:
 def test_the_names_of_what_is_kept_with_a_job_are_those_that_submit_writes_and_the_extension_reads() -> None:
     job = jobs.Submission("python x.py", "/code", ("/lib",), local_roots={"/code": "/link"})
     assert list(job.all_metadata()) == [WORKING_DIR, PY_MODULES, LOCAL_ROOTS]
-    extension = (ROOT / "image/extension/src/submission.js").read_text()
+    extension = (ROOT / "vscode/src/submission.js").read_text()
     assert {WORKING_DIR, PY_MODULES} == set(re.findall(r'metadata\["([^"]+)"\]', extension))

@@ -8,13 +8,13 @@ from typing import cast
 
 import pytest
 
-from bootstrap.console import Console
-from bootstrap.dap.framing import Message
-from bootstrap.errors import DebuggerGone, NotRunning, RequestFailed
 from bootstrap.settings import Settings
 from bootstrap.targets import choice
 from bootstrap.targets.target import Target
 from bootstrap.verbs import jobs, paused
+from rayside.console import Console
+from rayside.dap.framing import Message
+from rayside.errors import DebuggerGone, NotRunning, RequestFailed
 
 
 def row(worker: str, task: str, since: str, *, held: bool = True) -> Message:

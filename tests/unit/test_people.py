@@ -16,25 +16,25 @@ from typing import Any
 
 import pytest
 
-from bootstrap.console import Console
-from bootstrap.errors import InvalidSetting
 from bootstrap.given_settings import parse
-from bootstrap.hook.rayside_hook import by_hand, driver, whose
 from bootstrap.instance import configured, read
 from bootstrap.own_folder import make_own
-from bootstrap.ray.jobs import Submission
-from bootstrap.ray.metadata import USER, USER_VARIABLE
-from bootstrap.ray.records import jobs_for, read_job
-from bootstrap.ray.state import LAG
-from bootstrap.relay.debuggee import MOST_TRIES, AttachTries, Debuggee
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
 from bootstrap.targets.cluster import Cluster
 from bootstrap.targets.debugging import ClusterJob
-from bootstrap.users import is_name, own_name, sees
 from bootstrap.verbs import jobs as verbs
 from bootstrap.verbs import paused
+from rayside.console import Console
+from rayside.errors import InvalidSetting
+from rayside.ray.jobs import Submission
+from rayside.ray.metadata import USER, USER_VARIABLE
+from rayside.ray.records import jobs_for, read_job
+from rayside.ray.state import LAG
+from rayside.relay.debuggee import MOST_TRIES, AttachTries, Debuggee
+from rayside.users import is_name, own_name, sees
+from rayside.worker import by_hand, driver, whose
 from tests.unit.test_paused import target_of
 from tests.unit.test_relay_process import JOBS, WORKERS, Clock, cluster
 from tests.unit.test_state import JOB, TASK, WORKER, Recorded

@@ -11,9 +11,10 @@ from typing import cast
 
 import pytest
 
-from bootstrap.errors import BadChecksum, CommandFailed, NoNetwork, RaysideError
+from bootstrap.errors import BadChecksum, NoNetwork
 from bootstrap.pip import NotAtIndex, configured, for_linux, for_pip, for_uv, install
 from bootstrap.shell import Outcome, Shell
+from rayside.errors import CommandFailed, RaysideError
 
 
 def test_pip_is_told_what_leads_to_packages_the_environment_winning_and_nothing_else() -> None:

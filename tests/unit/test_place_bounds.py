@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from bootstrap import yaml_file
 from bootstrap.kube.api import path_of
 from bootstrap.kube.quantity import GIB, octets
 from bootstrap.kube.sizes import Size
 from bootstrap.settings import ROOT
 from bootstrap.steps.place_bounds import PlaceBounds
+from rayside import yaml_file
 from tests.instances import instance
 from tests.unit.scripted_objects import applied, objects
 

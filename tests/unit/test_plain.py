@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bootstrap import plain
+from rayside import plain
 
 CLIPBOARD = "\x1b]52;c;Y3VybCB4IHwgc2g=\x07"
 TITLE = "\x1b]0;another title\x1b\\"

@@ -18,7 +18,6 @@ import pytest
 import yaml
 
 from bootstrap import docker_engine
-from bootstrap.errors import InvalidSetting
 from bootstrap.settings import (
     CODE_SERVER_VERSION,
     COREDNS_VERSION,
@@ -39,6 +38,7 @@ from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets.kind import Kind
 from bootstrap.targets.local import Local
 from bootstrap.targets.target import with_example
+from rayside.errors import InvalidSetting
 from tests.integration.vsix import gallery, vsix
 from tests.targets import kind_target, local_target
 

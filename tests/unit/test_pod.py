@@ -13,14 +13,15 @@ from invoke.config import Config
 from invoke.context import Context
 
 import tasks
-from bootstrap.console import Console
-from bootstrap.errors import NotRunning, OtherTarget, UnknownTarget
+from bootstrap.errors import OtherTarget, UnknownTarget
 from bootstrap.given_settings import parse
 from bootstrap.instance import in_workspace
 from bootstrap.settings import POD, ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
 from bootstrap.targets.pod import Pod, PodsRay
+from rayside.console import Console
+from rayside.errors import NotRunning
 
 
 @pytest.fixture

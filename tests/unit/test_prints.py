@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bootstrap.hook.rayside_hook.evaluated.prints import _Tee
+from rayside.worker.evaluated.prints import _Tee
 
 
 class Stream:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.private_file import replace_whole, write_private
+from rayside.private_file import replace_whole, write_private
 
 
 def test_only_its_owner_can_read_it_whatever_it_was_and_whatever_the_umask(tmp_path: Path) -> None:

@@ -9,12 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from bootstrap.errors import ClusterUnreachable, RegistryRefused
+from bootstrap.errors import RegistryRefused
 from bootstrap.kube.api import CORE, FIELD_MANAGER
 from bootstrap.registry.address import parse
 from bootstrap.registry.login import Login
 from bootstrap.step import Condition
 from bootstrap.steps.pull_secret import PullSecret
+from rayside.errors import ClusterUnreachable
 from tests.instances import instance
 from tests.unit.scripted_objects import Objects, applied, objects
 

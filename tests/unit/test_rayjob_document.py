@@ -8,16 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from bootstrap.errors import (
-    InvalidYaml,
-    JobFailed,
-    NotARayJob,
-    NotInteractive,
-    RaysideError,
-    SubmissionFailed,
-)
+from bootstrap.errors import NotARayJob, NotInteractive
 from bootstrap.kube.rayjob import document
 from bootstrap.settings import ROOT
+from rayside.errors import InvalidYaml, JobFailed, RaysideError, SubmissionFailed
 from tests.instances import instance
 from tests.unit.scripted_rayjob import rayjob
 

@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import ClusterUnreachable, CommandFailed, NamespaceTerminating, SubmissionFailed
+from bootstrap.errors import NamespaceTerminating
 from bootstrap.kube.api import Kube
 from bootstrap.kube.rayjob import watcher
 from bootstrap.kube.rayjob.document import own_head_selector
 from bootstrap.kube.rayjob.submission import KubectlRay
-from bootstrap.ray import jobs
-from bootstrap.ray.metadata import PY_MODULES, WORKING_DIR
 from bootstrap.shell import Outcome, Shell
+from rayside.errors import ClusterUnreachable, CommandFailed, SubmissionFailed
+from rayside.ray import jobs
+from rayside.ray.metadata import PY_MODULES, WORKING_DIR
 from tests.patience import PATIENCE
 from tests.unit.scripted_rayjob import ACTIVE, JOB, NAMESPACE, Scripted, existing_rayjob, rayjob, scripted
 

@@ -11,11 +11,12 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from bootstrap.errors import CommandFailed, NotARayJob, SubmissionFailed
-from bootstrap.ray.debug import Debug
+from bootstrap.errors import NotARayJob
 from bootstrap.shell import Outcome, Shell
 from bootstrap.targets.forwarded import ForwardedAccess
 from bootstrap.verbs.jobs import Request
+from rayside.errors import CommandFailed, SubmissionFailed
+from rayside.ray.debug import Debug
 from tests.instances import instance
 from tests.unit.scripted_rayjob import rayjob, scripted
 

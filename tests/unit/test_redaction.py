@@ -8,13 +8,7 @@ import time
 
 import pytest
 
-from bootstrap.hook.rayside_hook.redaction import (
-    REDACTED,
-    Redactor,
-    SecretNames,
-    is_secret_name,
-    may_be_secret_name,
-)
+from rayside.worker.redaction import REDACTED, Redactor, SecretNames, is_secret_name, may_be_secret_name
 
 TOKEN = "tG7-x_Zq9LmN2pRs/T+uVw=="
 HIDDEN = "hunter2hunter2"

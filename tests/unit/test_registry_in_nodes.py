@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import InvalidSetting
 from bootstrap.given_settings import parse as parse_settings
 from bootstrap.registry.address import parse
 from bootstrap.settings import Settings
 from bootstrap.step import Step
 from bootstrap.steps.pull_secret import PullSecret
 from bootstrap.steps.registry_in_nodes import NodeRegistries, Trusted
+from rayside.errors import InvalidSetting
 from tests.integration.self_signed import self_signed
 from tests.registries import PASSWORD, USER, logged_in
 from tests.targets import kind_target

@@ -5,23 +5,22 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from bootstrap.dap.channel import REQUEST_TIMEOUT
-from bootstrap.dap.framing import Message
-from bootstrap.errors import RequestFailed
-from bootstrap.hook.rayside_hook import evaluated
-from bootstrap.hook.rayside_hook.evaluated import reached, telling
-from bootstrap.relay.connection import GRACE, PATIENCE, SOON, Connection
-from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.lifecycle import BESIDE
-from bootstrap.relay.sent import call
-from bootstrap.settings import ROOT
+from rayside.dap.channel import REQUEST_TIMEOUT
+from rayside.dap.framing import Message
+from rayside.errors import RequestFailed
+from rayside.relay.connection import GRACE, PATIENCE, SOON, Connection
+from rayside.relay.debuggee import Debuggee
+from rayside.relay.lifecycle import BESIDE
+from rayside.worker import evaluated
+from rayside.worker.evaluated import reached, telling
 from tests.played import played
 
-_REACHED = "rayside_hook.evaluated.reached"
+_REACHED = "rayside.worker.evaluated.reached"
 
 
 class Debugged(Connection):
@@ -39,18 +38,14 @@ class Debugged(Connection):
             raise RequestFailed(str(error), hint="") from error
 
 
-def without_ours() -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "rayside_hook"]:
-        del sys.modules[name]
-
-
 @pytest.fixture(autouse=True)
-def importable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Has the package as a debuggee has it."""
-    monkeypatch.syspath_prepend(ROOT / "bootstrap" / "hook")
-    without_ours()
+def modules() -> Iterator[None]:
+    """Leaves the worker side's modules as they were: `begin` has some imported anew."""
+    before = {name: module for name, module in sys.modules.items() if name.startswith("rayside.worker")}
     yield
-    without_ours()
+    for name in [name for name in sys.modules if name.startswith("rayside.worker")]:
+        del sys.modules[name]
+    sys.modules.update(before)
 
 
 def play(story: Callable[[Debugged], Coroutine[Any, Any, None]]) -> None:
@@ -62,13 +57,15 @@ async def test_what_is_sent_is_one_short_expression(debugged: Debugged) -> None:
     await debugged.begin()
     assert debugged.has_package
     assert await debugged.ask(SOON, telling.cut, "abcdef", most=3) == "abc... (3 more characters)"
-    expected = "__import__('importlib').import_module('rayside_hook.evaluated.telling').cut('abcdef', most=3)"
+    expected = (
+        "__import__('importlib').import_module('rayside.worker.evaluated.telling').cut('abcdef', most=3)"
+    )
     assert debugged.expressions[1:] == [f"[{expected}]"]
 
 
 @played(play)
 async def test_where_the_package_is_not_there_nothing_more_is_asked(debugged: Debugged) -> None:
-    sys.path.remove(str(ROOT / "bootstrap" / "hook"))
+    sys.modules[evaluated.__name__] = None  # type: ignore[assignment]
     await debugged.begin()
     assert not debugged.has_package and debugged.protocol is None
     assert await debugged.ask(SOON, reached.task) is None
@@ -78,8 +75,9 @@ async def test_where_the_package_is_not_there_nothing_more_is_asked(debugged: De
 
 @played(play)
 async def test_a_package_of_another_version_is_not_called(debugged: Debugged) -> None:
-    eval(call(evaluated.begin, "before"))
-    sys.modules["rayside_hook.evaluated"].PROTOCOL = 0  # type: ignore[attr-defined]
+    older: Any = ModuleType(evaluated.__name__)
+    older.begin = lambda connection: 0
+    sys.modules[evaluated.__name__] = older
     await debugged.begin()
     assert not debugged.has_package and debugged.protocol == 0
     assert await debugged.ask(SOON, reached.task) is None
@@ -95,14 +93,14 @@ async def test_each_connection_has_the_modules_anew_and_once(debugged: Debugged)
     await Debugged().begin()
     anew: Any = sys.modules[_REACHED]
     assert anew is not module and not anew._reported
-    assert sys.modules["rayside_hook.evaluated.telling"].reached is anew
-    assert sys.modules["rayside_hook.evaluated"].reached is anew
+    assert sys.modules["rayside.worker.evaluated.telling"].reached is anew
+    assert sys.modules["rayside.worker.evaluated"].reached is anew
 
 
 @played(play)
 async def test_what_has_changed_python_for_good_stays(debugged: Debugged) -> None:
     await debugged.begin()
-    stopping: Any = eval("__import__('importlib').import_module('rayside_hook.evaluated.stopping')")
+    stopping: Any = eval("__import__('importlib').import_module('rayside.worker.evaluated.stopping')")
     await Debugged().begin()
     assert sys.modules[stopping.__name__] is stopping
     assert stopping._reached() is sys.modules[_REACHED]

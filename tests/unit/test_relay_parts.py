@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from bootstrap.hook.rayside_hook.evaluated import line_table
-from bootstrap.relay import translation
-from bootstrap.relay.breakpoint_state import Result
-from bootstrap.relay.desired import Desired
-from bootstrap.relay.paths import Layout, Paths
-from bootstrap.relay.source_files import Lines, sha256_of
-from bootstrap.relay.translation import OF_A_STOP, Ids, UnknownId
+from rayside.relay import translation
+from rayside.relay.breakpoint_state import Result
+from rayside.relay.desired import Desired
+from rayside.relay.paths import Layout, Paths
+from rayside.relay.source_files import Lines, sha256_of
+from rayside.relay.translation import OF_A_STOP, Ids, UnknownId
+from rayside.worker.evaluated import line_table
 
 SESSION = "/tmp/ray/session_2026/runtime_resources"
 WORKING_DIR = f"{SESSION}/working_dir_files/_ray_pkg_aa"

@@ -15,23 +15,23 @@ from typing import Any
 import pytest
 import yaml
 
-from bootstrap.dap.paused import PausedTask
-from bootstrap.errors import NotRunning
 from bootstrap.instance import configured
 from bootstrap.processes import created
-from bootstrap.ray.metadata import WORKING_DIR
-from bootstrap.ray.paths import PathMap
-from bootstrap.ray.records import Job, RunningTask
-from bootstrap.relay.cluster import ClusterDebuggees
-from bootstrap.relay.config import Config, Masking
-from bootstrap.relay.process import allow_many_files
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
-from bootstrap.sources.workspace_image import RELAY, workspace_image
+from bootstrap.sources.workspace_image import DEBUGGER, workspace_image
 from bootstrap.step import Condition
 from bootstrap.steps import marks
 from bootstrap.steps.local_ray import RayHead
 from bootstrap.steps.relay import LocalRelay
+from rayside.dap.paused import PausedTask
+from rayside.errors import NotRunning
+from rayside.ray.metadata import WORKING_DIR
+from rayside.ray.paths import PathMap
+from rayside.ray.records import Job, RunningTask
+from rayside.relay.cluster import ClusterDebuggees
+from rayside.relay.config import Config, Masking
+from rayside.relay.process import allow_many_files
 from tests.unit.test_state import JOB, TASK, WORKER, Recorded
 
 WORKERS, TASKS, JOBS = "/api/v0/workers", "/api/v0/tasks", "/api/jobs/"
@@ -123,7 +123,7 @@ def test_where_files_lie_is_mapped_anew_only_where_jobs_differ(monkeypatch: pyte
         mapped.append(len([*jobs]))
         return PathMap()
 
-    monkeypatch.setattr("bootstrap.relay.cluster.PathMap.of", of)
+    monkeypatch.setattr("rayside.relay.cluster.PathMap.of", of)
     dashboard, debuggees = cluster(clock, workers=[], jobs=[JOB])
     for _ in range(10):
         clock.now += 1.1
@@ -237,7 +237,7 @@ def test_a_dashboard_that_hangs_is_an_error_in_time(monkeypatch: pytest.MonkeyPa
             return super()._get(path, parameters)
 
     released = threading.Event()
-    monkeypatch.setattr("bootstrap.relay.cluster.LOOK", 0.01)
+    monkeypatch.setattr("rayside.relay.cluster.LOOK", 0.01)
 
     async def story() -> None:
         try:
@@ -305,7 +305,13 @@ def test_the_process_runs_on_rays_python_and_no_secret_is_in_its_arguments_or_en
     step: LocalRelay, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", "secret")
-    assert step.command() == ["/venv/bin/python", "-m", "bootstrap.relay", str(tmp_path / "relay.json")]
+    assert step.command() == [
+        "/venv/bin/python",
+        "-m",
+        "rayside.relay",
+        "--config",
+        str(tmp_path / "relay.json"),
+    ]
     environment = step.process.environment()
     assert (environment[marks.RELAY], environment["PYTHONPATH"]) == (str(tmp_path), str(ROOT))
     assert "secret" not in environment.values()
@@ -360,8 +366,8 @@ def test_the_container_has_the_token_and_no_right_that_it_does_not_need(name: st
 
 def test_the_relays_code_is_in_the_images_tag(tmp_path: Path) -> None:
     image = workspace_image("rayside/ray:x", tmp_path)
-    assert set(image.extra) >= {f"rayside/{file}" for file in RELAY}
+    assert set(image.extra) >= {f"rayside/{file}" for file in DEBUGGER}
     changed = tmp_path / "process.py"
     changed.write_text("# other code\n")
-    other = replace(image, extra={**image.extra, "rayside/bootstrap/relay/process.py": changed})
+    other = replace(image, extra={**image.extra, "rayside/rayside/relay/process.py": changed})
     assert other.reference != image.reference

@@ -8,20 +8,20 @@ from typing import Any, cast
 
 import pytest
 
-from bootstrap.dap.framing import Message
-from bootstrap.hook.rayside_hook.evaluated.reached import answered as told
-from bootstrap.hook.rayside_hook.evaluated.remote_calls import EVENT, MOST_FRAMES, begin
-from bootstrap.hook.rayside_hook.evaluated.task_starts import expect
-from bootstrap.relay import messages, remote_calls
-from bootstrap.relay.connection import Connection
-from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.fan_out import BackgroundTasks
-from bootstrap.relay.installed import Installed
-from bootstrap.relay.remote_calls import MOST_EXPECTED, RemoteCalls
-from bootstrap.relay.remote_calls import MOST_FRAMES as MOST_SHOWN
-from bootstrap.relay.source_files import Files
-from bootstrap.relay.translation import Ids
-from bootstrap.relay.worker import Worker, Workers
+from rayside.dap.framing import Message
+from rayside.relay import messages, remote_calls
+from rayside.relay.connection import Connection
+from rayside.relay.debuggee import Debuggee
+from rayside.relay.fan_out import BackgroundTasks
+from rayside.relay.installed import Installed
+from rayside.relay.remote_calls import MOST_EXPECTED, RemoteCalls
+from rayside.relay.remote_calls import MOST_FRAMES as MOST_SHOWN
+from rayside.relay.source_files import Files
+from rayside.relay.translation import Ids
+from rayside.relay.worker import Worker, Workers
+from rayside.worker.evaluated.reached import answered as told
+from rayside.worker.evaluated.remote_calls import EVENT, MOST_FRAMES, begin
+from rayside.worker.evaluated.task_starts import expect
 from tests.played import played
 
 TASK = "ab" * 24

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.framing import Message
-from bootstrap.relay.breakpoint_state import Result, Results
-from bootstrap.relay.configuration import SOON, Configuration
-from bootstrap.relay.desired import Desired
-from bootstrap.relay.editor import CurrentEditor
-from bootstrap.relay.fan_out import BackgroundTasks
-from bootstrap.relay.paths import Paths
-from bootstrap.relay.stop_points import LineBreakpoint
-from bootstrap.relay.worker import Workers
+from rayside.dap.framing import Message
+from rayside.relay.breakpoint_state import Result, Results
+from rayside.relay.configuration import SOON, Configuration
+from rayside.relay.desired import Desired
+from rayside.relay.editor import CurrentEditor
+from rayside.relay.fan_out import BackgroundTasks
+from rayside.relay.paths import Paths
+from rayside.relay.stop_points import LineBreakpoint
+from rayside.relay.worker import Workers
 
 YES, MOVED = Result(True, 1), Result(True, 3, "moved to line 3")
 NO, OTHER, SILENT = Result(False, 1, "no such file"), Result(False, 1, "no code"), Result(False, 1)
@@ -84,7 +84,7 @@ class Counted(collections.OrderedDict[Any, Any]):
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> type[Counted]:
-    monkeypatch.setattr("bootstrap.relay.breakpoint_state.OrderedDict", Counted)
+    monkeypatch.setattr("rayside.relay.breakpoint_state.OrderedDict", Counted)
     monkeypatch.setattr(Counted, "looks", 0)
     return Counted
 

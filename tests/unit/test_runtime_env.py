@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from bootstrap.errors import InvalidYaml
 from bootstrap.kube.rayjob import document
-from bootstrap.ray import jobs
-from bootstrap.ray.debug import Debug
+from rayside.errors import InvalidYaml
+from rayside.ray import jobs
+from rayside.ray.debug import Debug
 from tests.unit.scripted_rayjob import rayjob
 
 # An integration test gives both tables to Ray itself. {folder} has a requirements.txt and an env.yaml.

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.expressions import DEEPEST, LONGEST
-from bootstrap.hook.rayside_hook.evaluated import PROTOCOL, scope
-from bootstrap.relay.connection import Connection
-from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.translation import evaluated
+from rayside.dap.expressions import DEEPEST, LONGEST
+from rayside.relay.connection import Connection
+from rayside.relay.debuggee import Debuggee
+from rayside.relay.translation import evaluated
+from rayside.worker.evaluated import PROTOCOL, scope
 
 
 class Context:
@@ -34,7 +34,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = ModuleType("ray")
     vars(module).update(get_runtime_context=Context, cluster_resources=lambda: {"CPU": 2}, task="a module's")
     monkeypatch.setitem(sys.modules, "ray", module)
-    monkeypatch.setitem(sys.modules, "rayside_hook.evaluated.scope", scope)
+    monkeypatch.setitem(sys.modules, "rayside.worker.evaluated.scope", scope)
     return module
 
 

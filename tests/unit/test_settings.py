@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.errors import InvalidSetting, UnknownSetting, UnknownSource, UnknownTarget
+from bootstrap.errors import UnknownSetting, UnknownSource, UnknownTarget
 from bootstrap.given_settings import parse
 from bootstrap.settings import Settings, as_environment
+from rayside.errors import InvalidSetting
 
 
 def test_unset_keys_keep_their_defaults() -> None:

@@ -12,7 +12,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 from invoke.tasks import task
 
-from bootstrap.errors import Interrupted
+from rayside.errors import Interrupted
 from tasks import Verb
 
 pytestmark = pytest.mark.usefixtures("python_signals")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.carrier.programs import Ssh, environment
-from bootstrap.errors import InvalidSetting
 from bootstrap.given_settings import parse
 from bootstrap.instance import configured
+from rayside.errors import InvalidSetting
+from rayside.reach.programs import Ssh, environment
 
 
 def test_a_socket_of_ours_leads_to_the_hosts_own_port() -> None:

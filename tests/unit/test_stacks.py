@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bootstrap.dap.stacks import drawn
-from bootstrap.relay.stack_tree import Frame, Thread, merged
+from rayside.dap.stacks import drawn
+from rayside.relay.stack_tree import Frame, Thread, merged
 
 
 def thread(number: int, *frames: str, name: str = "MainThread", stopped: bool = False) -> Thread:

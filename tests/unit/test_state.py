@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import CredentialsRefused, JobNotFound, NotRunning
-from bootstrap.ray import authentication
-from bootstrap.ray.state import Dashboard
+from rayside.errors import CredentialsRefused, JobNotFound, NotRunning
+from rayside.ray import authentication
+from rayside.ray.state import Dashboard
 
 WORKER = {
     "worker_id": "w1",

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from bootstrap import step
-from bootstrap.errors import ClusterUnreachable, Drifted, LowDisk, NotReady, NotRunning, RaysideError
+from bootstrap.errors import Drifted, LowDisk, NotReady
 from bootstrap.step import Condition, Report, Status, drifted, missing, pending, ready
 from bootstrap.steps.differences import difference
 from bootstrap.timing import Timing, critical_path
+from rayside.errors import ClusterUnreachable, NotRunning, RaysideError
 
 
 @dataclass

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bootstrap.hook.rayside_hook.evaluated.reached import PATIENCE
-from bootstrap.relay.breakpoint_state import WITHIN, Gather, HitCondition
-from bootstrap.relay.desired import Desired, ExceptionFilters
-from bootstrap.relay.stop_points import FunctionBreakpoint, LineBreakpoint
+from rayside.relay.breakpoint_state import WITHIN, Gather, HitCondition
+from rayside.relay.desired import Desired, ExceptionFilters
+from rayside.relay.stop_points import FunctionBreakpoint, LineBreakpoint
+from rayside.worker.evaluated.reached import PATIENCE
 
 ALL = [{"names": ["Python Exceptions"]}]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap import submission
-from bootstrap.errors import (
+from rayside import submission
+from rayside.errors import (
     InvalidArgument,
     InvalidSetting,
     MissingEntrypoint,
@@ -17,9 +17,9 @@ from bootstrap.errors import (
     NotAPackage,
     NotRunning,
 )
-from bootstrap.ray import jobs, metadata
-from bootstrap.ray.debug import Debug
-from bootstrap.submission import CLUSTER_FILE, Cluster, parsed, prepare
+from rayside.ray import jobs, metadata
+from rayside.ray.debug import Debug
+from rayside.submission import CLUSTER_FILE, Cluster, parsed, prepare
 
 # --- the options -------------------------------------------------------------------------
 

@@ -6,12 +6,13 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from bootstrap.console import Console
-from bootstrap.errors import EngineNotPermitted, InvalidArgument
+from bootstrap.errors import EngineNotPermitted
 from bootstrap.settings import ROOT
 from bootstrap.step import Report, Status, missing, ready
 from bootstrap.verbs.development import Suite, again, suites
 from bootstrap.verbs.development import test as run
+from rayside.console import Console
+from rayside.errors import InvalidArgument
 from tests import lanes
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bootstrap.hook.rayside_hook.evaluated.telling import LONGEST_PRINT, Print, cut
+from rayside.worker.evaluated.telling import LONGEST_PRINT, Print, cut
 
 
 def printed(*pieces: str, most_lines: int = 500) -> tuple[str, int]:

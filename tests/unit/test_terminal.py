@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from bootstrap import step
-from bootstrap.dap.framing import Message
-from bootstrap.debugger import commands, keyboard, listing, session, terminal
-from bootstrap.debugger.breakpoints import path_of
-from bootstrap.debugger.session import AttachOptions
-from bootstrap.debugger.stops import Frame
-from bootstrap.errors import DebuggerBusy, DebuggerGone, InvalidArgument, NothingPaused, NotRunning, RayDied
+from bootstrap.errors import RayDied
+from rayside.client import commands, keyboard, listing, session, terminal
+from rayside.client.breakpoints import path_of
+from rayside.client.session import AttachOptions
+from rayside.client.stops import Frame
+from rayside.dap.framing import Message
+from rayside.errors import DebuggerBusy, DebuggerGone, InvalidArgument, NothingPaused, NotRunning
 from tests.unit.scripted_debuggee import (
     ScriptedConsole,
     ScriptedJob,

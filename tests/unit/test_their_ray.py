@@ -16,13 +16,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import CredentialsRefused, InvalidSetting, KubernetesTokens, NotRunning
 from bootstrap.given_settings import parse
-from bootstrap.hook.rayside_hook import driver
 from bootstrap.own_folder import make_own
-from bootstrap.ray import authentication
-from bootstrap.ray.debug import Debug
-from bootstrap.ray.state import Dashboard
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.steps.debugpy_package import DebugpyPackage
@@ -31,6 +26,11 @@ from bootstrap.steps.preflight import Preflight, Seen
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets import choice
 from bootstrap.targets.cluster import Cluster
+from rayside.errors import CredentialsRefused, InvalidSetting, KubernetesTokens, NotRunning
+from rayside.ray import authentication
+from rayside.ray.debug import Debug
+from rayside.ray.state import Dashboard
+from rayside.worker import driver
 
 CARRIED = "/cache/bytecode", "/cache/debugpy"
 URL = "http://head.example:8265"
@@ -227,7 +227,7 @@ def test_what_is_no_token_is_refused_and_not_shown(tmp_path: Path, content: str)
 def test_debugpy_goes_with_the_job_before_the_hook() -> None:
     sent = Debug(packages=CARRIED).added_to({"py_modules": ["/mine"]}, driver=True)
     assert sent["py_modules"][:3] == ["/mine", "/cache/bytecode", "/cache/debugpy"]
-    assert sent["py_modules"][3].endswith("rayside_hook")
+    assert sent["py_modules"][3].endswith("/rayside")
     assert "RAYSIDE_CARRIED" not in Debug().added_to({}, driver=True)["env_vars"]
     # What pip installs need not be carried.
     pip = Debug(packages=("/cache/debugpy",), pip_debugpy=True).added_to({}, driver=True)

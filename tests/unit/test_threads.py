@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.framing import Message
-from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.fan_out import BackgroundTasks
-from bootstrap.relay.remote_calls import RemoteCall, RemoteCalls
-from bootstrap.relay.source_files import Files
-from bootstrap.relay.threads import Threads
-from bootstrap.relay.translation import Ids
-from bootstrap.relay.worker import Worker, Workers
+from rayside.dap.framing import Message
+from rayside.relay.debuggee import Debuggee
+from rayside.relay.fan_out import BackgroundTasks
+from rayside.relay.remote_calls import RemoteCall, RemoteCalls
+from rayside.relay.source_files import Files
+from rayside.relay.threads import Threads
+from rayside.relay.translation import Ids
+from rayside.relay.worker import Worker, Workers
 from tests.unit.test_results import CROWD, RecordedEditor
 
 

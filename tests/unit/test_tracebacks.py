@@ -16,7 +16,7 @@ from rich.traceback import Traceback
 from bootstrap.diagnosis.explain import findings
 from bootstrap.diagnosis.finding import Finding
 from bootstrap.diagnosis.ray_errors import last_raised, raised_in_task
-from bootstrap.plain import printed
+from rayside.plain import printed
 from tests.unit.diagnosed import job, of_log, only, seen, task
 
 RICH = "import rich.traceback\nrich.traceback.install(show_locals=True)\n"

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import ImageMissing, PodFailed, RaysideError, WrongArchitecture
+from bootstrap.errors import ImageMissing, PodFailed, WrongArchitecture
 from bootstrap.kube import trouble
+from rayside.errors import RaysideError
 from tests.unit.scripted_rayjob import NAMESPACE, Scripted, scripted
 
 NAME = "rayside-head-7kq2x"

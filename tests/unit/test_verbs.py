@@ -23,18 +23,19 @@ from invoke.tasks import task
 
 import tasks
 from bootstrap import step
-from bootstrap.console import Console
-from bootstrap.debugger import scripted
-from bootstrap.errors import TARGET, EngineNotRunning, InvalidArgument, LowMemory
+from bootstrap.errors import EngineNotRunning, LowMemory
 from bootstrap.instance import configured
-from bootstrap.options import seconds
 from bootstrap.own_folder import make_own
-from bootstrap.ray.records import Job
 from bootstrap.settings import ROOT, Settings
 from bootstrap.step import Status, missing, ready
 from bootstrap.targets import choice
 from bootstrap.verbs import jobs as jobs_verb
 from bootstrap.verbs.paused import Paused
+from rayside.client import scripted
+from rayside.console import Console
+from rayside.errors import TARGET, InvalidArgument
+from rayside.options import seconds
+from rayside.ray.records import Job
 from tasks import Verb
 from tests.patience import PATIENCE
 

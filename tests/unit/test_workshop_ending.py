@@ -9,8 +9,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from bootstrap.errors import InvalidArgument
 from bootstrap.workshop.ending import moment, wait
+from rayside.errors import InvalidArgument
 
 NOW = datetime(2026, 11, 27, 16, 30, 20)
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import InvalidSetting
 from bootstrap.given_settings import parse
 from bootstrap.kube.quantity import GIB
 from bootstrap.kube.sizes import Size
 from bootstrap.settings import Settings
 from bootstrap.steps.ray_cluster import PAUSED, PAUSED_FOR, PAUSED_SINCE
 from bootstrap.workshop.estimate import Prices, before, lasting, pods_at_work, prices, used
+from rayside.errors import InvalidSetting
 
 BEGAN = datetime(2026, 11, 27, 9, tzinfo=timezone.utc)
 FREE = Prices(0, 0)

@@ -21,8 +21,7 @@ from typing import Any, cast
 
 import pytest
 
-from bootstrap.console import Console
-from bootstrap.errors import ClusterUnreachable, Forbidden, InvalidArgument, NotRunning, PodFailed
+from bootstrap.errors import Forbidden, PodFailed
 from bootstrap.labs.lesson import find, lessons
 from bootstrap.settings import Settings
 from bootstrap.steps.ray_cluster import PROGRESS
@@ -30,6 +29,8 @@ from bootstrap.targets.place import Place
 from bootstrap.verbs import workshop_files
 from bootstrap.workshop import ending, inside
 from bootstrap.workshop.changed import Packed, packed
+from rayside.console import Console
+from rayside.errors import ClusterUnreachable, InvalidArgument, NotRunning
 from tests.unit.scripted_objects import Objects, objects
 
 LARGEST = 256 * 1024

@@ -13,9 +13,8 @@ from typing import Any, cast
 
 import pytest
 
-from bootstrap.console import Console
 from bootstrap.delivery.front_door import Claim
-from bootstrap.errors import ClusterUnreachable, InvalidArgument, NotReady, NotRunning
+from bootstrap.errors import NotReady
 from bootstrap.step import Condition
 from bootstrap.steps.ray_cluster import PAUSED, PAUSED_FOR, PAUSED_IDLE, PAUSED_SINCE, RESUMED, paused
 from bootstrap.targets.place import Place
@@ -25,6 +24,8 @@ from bootstrap.workshop import inside
 from bootstrap.workshop.culling import Culling
 from bootstrap.workshop.event import Workshop, _state
 from bootstrap.workshop.pause import IdlePaused, Paused, Resumed
+from rayside.console import Console
+from rayside.errors import ClusterUnreachable, InvalidArgument, NotRunning
 
 NOON = datetime(2026, 11, 27, 12, tzinfo=timezone.utc)
 

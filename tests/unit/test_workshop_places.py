@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from bootstrap.delivery import front_door
-from bootstrap.errors import InvalidArgument, PodFailed
+from bootstrap.errors import PodFailed
 from bootstrap.kube import client
 from bootstrap.kube.quantity import millicores, octets, quantity, shown
 from bootstrap.kube.sizes import NOTHING, Fit, Size, fit, of_cluster, of_nodes, of_pod, placed
@@ -28,6 +28,7 @@ from bootstrap.workshop import inside
 from bootstrap.workshop.attendees import LONGEST, MOST, PlaceName, listed, numbered, slug
 from bootstrap.workshop.estimate import Used
 from bootstrap.workshop.event import REMOVED_AT_ONCE, Workshop
+from rayside.errors import InvalidArgument
 from tests.instances import instance
 from tests.targets import kind_target
 from tests.unit.scripted_debuggee import ScriptedConsole

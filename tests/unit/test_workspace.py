@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.errors import BadChecksum, CommandFailed, NoNetwork
+from bootstrap.errors import BadChecksum, NoNetwork
 from bootstrap.own_folder import make_own
-from bootstrap.ray.records import Job
 from bootstrap.settings import ROOT, Settings
 from bootstrap.sources import extensions
 from bootstrap.step import Appliable, Condition
 from bootstrap.steps import workspace
 from bootstrap.steps.workspace import FOLDER, head_folder, local_folder
 from bootstrap.targets.local import Local
+from rayside.errors import CommandFailed
+from rayside.ray.records import Job
 from tests.targets import kind_target, local_target
 
 UNPACKED = "/tmp/ray/session_latest/runtime_resources"

@@ -12,22 +12,12 @@ from typing import Any
 import pytest
 
 from bootstrap import instance
-from bootstrap.errors import (
-    Forbidden,
-    ImagesOutOfReach,
-    InvalidSetting,
-    KubernetesTokens,
-    NotOurs,
-    NotRunning,
-)
+from bootstrap.errors import Forbidden, ImagesOutOfReach, NotOurs
 from bootstrap.given_settings import parse
 from bootstrap.instance import Instance
 from bootstrap.kube import heads
 from bootstrap.kube.api import CORE, RAY
 from bootstrap.own_folder import make_own
-from bootstrap.ray import jobs
-from bootstrap.ray.debug import Debug
-from bootstrap.relay.config import Config, Masking
 from bootstrap.settings import POD, Settings
 from bootstrap.shell import Outcome, Shell
 from bootstrap.sources.source import Images
@@ -43,7 +33,11 @@ from bootstrap.targets import choice
 from bootstrap.targets.cluster_by_head import ClusterByContext
 from bootstrap.targets.cluster_with_workspace import ClusterWithWorkspace
 from bootstrap.targets.pod import PodAccess, PodsRay
-from bootstrap.users import in_a_name
+from rayside.errors import InvalidSetting, KubernetesTokens, NotRunning
+from rayside.ray import jobs
+from rayside.ray.debug import Debug
+from rayside.relay.config import Config, Masking
+from rayside.users import in_a_name
 from tests.bundles import recorded
 from tests.instances import instance as an_instance
 from tests.unit.scripted_objects import Objects, applied, objects

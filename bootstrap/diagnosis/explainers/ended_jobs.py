@@ -13,8 +13,8 @@ from bootstrap.diagnosis.evidence import Evidence
 from bootstrap.diagnosis.failure import Failure, of_driver
 from bootstrap.diagnosis.finding import Finding, Weight, sentence
 from bootstrap.diagnosis.ray_errors import last_raised
-from bootstrap.ray.outcome import explain_exit
-from bootstrap.ray.records import Job
+from rayside.ray.outcome import explain_exit
+from rayside.ray.records import Job
 
 _NOT_FOUND, _NOT_EXECUTABLE, _USAGE, _RAISED = 127, 126, 2, 1
 _SIGNALS = {129, 130, 131, 132, 134, 135, 136, 137, 139, 141, 143}

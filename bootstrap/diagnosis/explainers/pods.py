@@ -12,7 +12,7 @@ from bootstrap.diagnosis.finding import Finding, Weight, sentence
 from bootstrap.kube.cause import first
 from bootstrap.kube.room import EVICTED, EVICTED_ELSE
 from bootstrap.kube.trouble import explain, waiting
-from bootstrap.ray.outcome import explain_exit
+from rayside.ray.outcome import explain_exit
 
 _EVICTED = "Evicted"
 # With cgroup v1 the kubelet may call this end `Error`: it is not told of a kill for memory.

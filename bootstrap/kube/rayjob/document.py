@@ -12,19 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bootstrap import yaml_file
-from bootstrap.errors import (
-    InvalidYaml,
-    JobFailed,
-    NotARayJob,
-    NotInteractive,
-    RaysideError,
-    SubmissionFailed,
-)
+from bootstrap.errors import NotARayJob, NotInteractive
 from bootstrap.instance import Instance
-from bootstrap.ray.records import ENDED, Job, read_job
-from bootstrap.ray.runtime_env import checked
 from bootstrap.settings import ROOT
+from rayside import yaml_file
+from rayside.errors import InvalidYaml, JobFailed, RaysideError, SubmissionFailed
+from rayside.ray.records import ENDED, Job, read_job
+from rayside.ray.runtime_env import checked
 
 TEMPLATE = ROOT / "k8s" / "ray-job.yaml"
 API_VERSION = "ray.io/v1"

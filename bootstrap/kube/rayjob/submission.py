@@ -17,23 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap import processes
-from bootstrap.errors import (
-    ClusterUnreachable,
-    CommandFailed,
-    JobNotFound,
-    NotReady,
-    RaysideError,
-    SubmissionFailed,
-)
+from bootstrap.errors import NotReady
 from bootstrap.kube.api import RAY, Kube, require_namespace
 from bootstrap.kube.rayjob import document
 from bootstrap.kube.rayjob.watcher import Watcher
-from bootstrap.loopback import require_own_listener, without_proxy
-from bootstrap.ray import jobs
-from bootstrap.ray.runtime_env import checked
-from bootstrap.ray.state import Dashboard
 from bootstrap.shell import Shell, printable
 from bootstrap.step import until
+from rayside.errors import ClusterUnreachable, CommandFailed, JobNotFound, RaysideError, SubmissionFailed
+from rayside.loopback import require_own_listener, without_proxy
+from rayside.ray import jobs
+from rayside.ray.runtime_env import checked
+from rayside.ray.state import Dashboard
 
 # Marks kubectl-ray and the `ray` that it runs, so that both are found when they have to be ended.
 _MARK = "RAYSIDE_SUBMISSION"

@@ -10,19 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bootstrap.errors import (
-    ClusterUnreachable,
-    NamespaceTerminating,
-    NotReady,
-    OperatorNotRunning,
-    PodFailed,
-    RaysideError,
-    SubmissionFailed,
-)
+from bootstrap.errors import NamespaceTerminating, NotReady, OperatorNotRunning, PodFailed
 from bootstrap.kube import operator, trouble
 from bootstrap.kube.api import Kube, require_namespace
 from bootstrap.kube.rayjob import document, token
-from bootstrap.private_file import write_private
+from rayside.errors import ClusterUnreachable, RaysideError, SubmissionFailed
+from rayside.private_file import write_private
 
 # Seconds between two looks, and how long KubeRay may take to name the cluster; 1 to 2 s were seen.
 _PAUSE, _NAMING = 1.0, 20.0

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bootstrap import yaml_file
 from bootstrap.labs.exercise import Exercise
-from bootstrap.relay.breakpoint_state import FORMS, HitCondition
+from rayside import yaml_file
+from rayside.relay.breakpoint_state import FORMS, HitCondition
 
 TARGETS = ("local", "kind", "pod")
 

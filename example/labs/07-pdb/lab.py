@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bootstrap import step, yaml_file
-from bootstrap.dap.exchange import ask
+from bootstrap import step
 from bootstrap.labs.exercise import PATIENCE, Exercise
-from bootstrap.plain import printed
+from rayside import yaml_file
+from rayside.dap.exchange import ask
+from rayside.plain import printed
 
 TARGETS = ("local", "kind", "pod")
 

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bootstrap import yaml_file
 from bootstrap.labs.exercise import Exercise, Run
-from bootstrap.plain import printed
+from rayside import yaml_file
+from rayside.plain import printed
 
 # A pod can't connect to an IDE on the loopback address of this machine.
 TARGETS = ("local",)

@@ -8,7 +8,7 @@ from pathlib import Path
 from bootstrap import step
 from bootstrap.labs import packages
 from bootstrap.labs.exercise import PATIENCE, Exercise, Run
-from bootstrap.plain import printed
+from rayside.plain import printed
 
 TARGETS = ("local", "kind")
 _TASKS = 4

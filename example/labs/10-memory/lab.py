@@ -9,8 +9,8 @@ from pathlib import Path
 
 from bootstrap.labs import packages
 from bootstrap.labs.exercise import Exercise, Run
-from bootstrap.plain import printed
 from bootstrap.shell import Shell
+from rayside.plain import printed
 
 TARGETS = ("local", "kind")
 # MiB. The leak is about 90 between the first batch of pages and the last; what the allocator keeps is less.

@@ -13,10 +13,11 @@ from typing import Any
 
 import yaml
 
-from bootstrap import step, yaml_file
-from bootstrap.errors import CommandFailed
+from bootstrap import step
 from bootstrap.labs.exercise import PATIENCE, Exercise
 from bootstrap.shell import Shell
+from rayside import yaml_file
+from rayside.errors import CommandFailed
 
 # On Kubernetes a Prometheus belongs into the cluster, where it reaches every pod.
 TARGETS = ("local",)

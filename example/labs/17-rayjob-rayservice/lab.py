@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 
 import requests
 
-from bootstrap import step, yaml_file
-from bootstrap.dap.additions import ALWAYS
-from bootstrap.debugger.scripted import run_sync
+from bootstrap import step
 from bootstrap.kube.api import CORE, RAY, Kube, head_selector
 from bootstrap.labs.exercise import PATIENCE, Exercise
 from bootstrap.targets.debugging import ClusterJob, attach_options
 from bootstrap.targets.forwarded import ForwardedAccess
+from rayside import yaml_file
+from rayside.client.scripted import run_sync
+from rayside.dap.additions import ALWAYS
 
 TARGETS = ("kind",)
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bootstrap import yaml_file
 from bootstrap.labs.exercise import Exercise
+from rayside import yaml_file
 
 TARGETS = ("local",)
 _HERE = Path(__file__).parent

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bootstrap import yaml_file
 from bootstrap.labs.exercise import Exercise
+from rayside import yaml_file
 
 TARGETS = ("local",)
 # Seconds: most of them are pip's, once for each cluster.

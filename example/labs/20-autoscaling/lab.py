@@ -11,8 +11,8 @@ from bootstrap import step
 from bootstrap.kube.api import RAY, Kube
 from bootstrap.kube.rayjob import document
 from bootstrap.labs.exercise import PATIENCE, Exercise
-from bootstrap.ray import jobs
-from bootstrap.ray.state import Dashboard
+from rayside.ray import jobs
+from rayside.ray.state import Dashboard
 
 TARGETS = ("kind",)
 

@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bootstrap import step, yaml_file
+from bootstrap import step
 from bootstrap.diagnosis.runtime_env import explained
-from bootstrap.errors import RaysideError
 from bootstrap.kube import trouble
 from bootstrap.kube.api import CORE, Kube
 from bootstrap.labs.exercise import PATIENCE, Exercise
 from bootstrap.labs.pods import LABEL, Pods
+from rayside import yaml_file
+from rayside.errors import RaysideError
 
 TARGETS = ("kind",)
 

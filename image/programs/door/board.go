@@ -53,7 +53,7 @@ const (
 //go:embed board.html
 var boardPage []byte
 
-// Is what an attendee's editor writes into a file of the workspace: image/extension/src/workshop.js.
+// Is what an attendee's editor writes into a file of the workspace: vscode/src/workshop.js.
 type progress struct {
 	Lab *struct {
 		Title        string `json:"title"`

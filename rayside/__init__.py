@@ -1,0 +1,1 @@
+"""The debugger of Rayside: shows a whole Ray cluster to an editor as one process."""

@@ -1,0 +1,171 @@
+"""Debugs for scripts: records every stop, resumes it, and ends when the job has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from rayside.client import stops
+from rayside.client.events import Ended, JobEnded, Lost, Notice, Stop
+from rayside.client.session import AttachOptions, JobWatch, Session
+from rayside.errors import DebuggerGone, RequestFailed
+
+OnEvent = Callable[[str], None]
+
+_FINISHING = 15.0  # seconds for the stops that are being read when everything else is over
+
+
+async def run(
+    options: AttachOptions,
+    watch: JobWatch,
+    *,
+    evaluate: Sequence[str] = (),
+    timeout: float = 60,
+    on_event: OnEvent,
+) -> dict[str, Any]:
+    """Records each stop of every task, side by side, and resumes it.
+
+    Args:
+        evaluate: expressions to evaluate in the user's innermost frame at each stop. One that
+            raises has the value `<NameError: name 'y' is not defined>`.
+        timeout: seconds without a stop after which it detaches; the tasks run on (default: 60).
+        on_event: is called with what happens on the way, a line each.
+
+    Returns:
+        `{"stopped": [{"task", "worker_id", "reason", "file", "line", "function", "locals": {name: repr},
+        "evaluated": {expression: repr}}], "job": {"submission_id", "status"}}`, in the order of the
+        stops. Both values of `job` are None where no job is watched.
+
+    Raises:
+        RaysideError: the relay or Ray is gone, or another debugger took over.
+    """
+    session = Session(options, watch)
+    recorder = _Recorder(session, list(evaluate), on_event)
+    await session.start()
+    try:
+        await recorder.watch(timeout)
+        await recorder.finish()
+    finally:
+        await session.close()
+    job = await session.job()
+    return {
+        "stopped": [record for record in recorder.records if record],
+        "job": {
+            "submission_id": job.submission_id if job else None,
+            "status": job.status if job else None,
+        },
+    }
+
+
+def run_sync(
+    options: AttachOptions,
+    watch: JobWatch,
+    *,
+    evaluate: Sequence[str] = (),
+    timeout: float = 60,
+    on_event: OnEvent,
+) -> dict[str, Any]:
+    """Calls `run`, for a caller without an event loop."""
+    return asyncio.run(run(options, watch, evaluate=evaluate, timeout=timeout, on_event=on_event))
+
+
+class _Recorder:
+    def __init__(self, session: Session, expressions: list[str], on_event: OnEvent) -> None:
+        self.session = session
+        self.records: list[dict[str, Any]] = []  # empty until read, so that the order is that of the stops
+        self._expressions = expressions
+        self._on_event = on_event
+        self._working: set[asyncio.Future[None]] = set()
+        # By thread: what was read at a stop whose task may not have been told to go on.
+        self._unsure: dict[int, dict[str, Any]] = {}
+
+    async def watch(self, timeout: float) -> None:
+        """Records until the job has ended, or nothing has stopped for `timeout` seconds."""
+        last = time.monotonic()
+        while True:
+            left = last + timeout - time.monotonic()
+            try:
+                event = await asyncio.wait_for(self.session.events.get(), max(0.0, left))
+            except asyncio.TimeoutError:
+                if self.session.waiting:
+                    last = time.monotonic()
+                    continue
+                self._on_event(f"nothing stopped for {timeout:g} s; the tasks go on")
+                return
+            if isinstance(event, Stop):
+                last = time.monotonic()
+                record: dict[str, Any] = {}
+                self.records.append(record)
+                self._work(self._record(event, record))
+            elif isinstance(event, Notice):
+                self._on_event(event.text)
+            elif isinstance(event, Ended):
+                if event.was_stopped:
+                    self._on_event(f"{event.stop.title} ended while it was stopped")
+            elif isinstance(event, JobEnded):
+                self._on_event(f"job {event.job.submission_id} ended: {event.job.status}")
+                return
+            elif isinstance(event, Lost):
+                raise event.error
+
+    async def finish(self) -> None:
+        if self._working:
+            await asyncio.wait(self._working, timeout=_FINISHING)
+        for work in self._working:
+            work.cancel()
+
+    def _work(self, work: Awaitable[None]) -> None:
+        future = asyncio.ensure_future(work)
+        self._working.add(future)
+        future.add_done_callback(self._worked)
+
+    def _worked(self, future: asyncio.Future[None]) -> None:
+        self._working.discard(future)
+        if not future.cancelled() and (error := future.exception()) is not None:
+            # It is a defect: without this, everything would wait for a stop that is never resumed.
+            self.session.events.put_nowait(
+                Lost(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            )
+
+    async def _record(self, stop: Stop, record: dict[str, Any]) -> None:
+        read: dict[str, Any] = {}
+        try:
+            try:
+                read = await self._read(stop)
+                # It may be told again where the connection was lost meanwhile.
+                if self._unsure.pop(stop.thread_id, None) != read:
+                    record.update(read)
+                    self._on_event(f"{read['task'] or stop.title} stopped at {read['file']}:{read['line']}")
+            finally:
+                if self.session.stops.get(stop.thread_id) is stop:
+                    await self.session.resume("continue", stop)
+        except (DebuggerGone, RequestFailed) as error:
+            if read:
+                self._unsure[stop.thread_id] = read
+            self._on_event(f"{stop.title}: {error.message}")
+
+    async def _read(self, stop: Stop) -> dict[str, Any]:
+        client = self.session.client
+        frames = await stops.frames(client, stop)
+        if not frames:
+            raise RequestFailed("it stopped without a frame", hint="Try again.")
+        frame = frames[0]
+        evaluated: dict[str, str] = {}
+        variables = await stops.variables(client, frame)
+        for expression in self._expressions:
+            try:
+                evaluated[expression] = await stops.evaluate(client, frame, expression)
+            except RequestFailed as error:
+                evaluated[expression] = f"<{error.message}>"
+        return {
+            "task": stop.task,
+            "worker_id": stop.worker_id,
+            "reason": stop.reason,
+            "file": frame.path,
+            "line": frame.line,
+            "function": frame.function,
+            "locals": variables,
+            "evaluated": evaluated,
+        }

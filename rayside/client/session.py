@@ -1,0 +1,312 @@
+"""Holds one connection to the debug relay: which tasks are stopped, how they resume, and how the job is.
+
+It knows nothing of Ray or Kubernetes. The relay makes the cluster look like one process, in which each
+thread that stopped is a task; a `JobWatch` says when the job has ended, which no debugger can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rayside.client.breakpoints import Breakpoints
+from rayside.client.commands import Place
+from rayside.client.events import Ended, JobEnded, JobState, Lost, Notice, SessionEvent, Stop, stop_of
+from rayside.client.losses import busy, error_of, relay_gone
+from rayside.dap.additions import ALWAYS, BUSY, EXITED, RESTART, TAKEN_OVER, WAITING
+from rayside.dap.client import Client
+from rayside.dap.framing import Message
+from rayside.errors import AttachFailed, DebuggerGone, NotRunning, RaysideError, RequestFailed
+
+# Seconds between two polls of the job: soon after something happened, then ever more seldom. A poll is one
+# request to Ray's dashboard, of 4 to 50 ms.
+SOON, SELDOM, SLOWING = 0.25, 2.0, 1.5
+POLL_TIMEOUT = 20.0
+FAILURES_BEFORE_GONE = 3
+LEAVE_TIMEOUT = 5.0
+
+
+class JobWatch(Protocol):
+    """Knows the job."""
+
+    def job(self) -> JobState | None:
+        """Returns the job that is watched, if one is; may block for a short, bounded time."""
+
+
+# Connects to the relay, as `Client.connect` does.
+Connect = Callable[..., Awaitable[Client]]
+
+
+@dataclass(frozen=True)
+class AttachOptions:
+    """Says how to attach to the relay, and what is asked of it.
+
+    Attributes:
+        connect: connects to the relay; called with `on_event`.
+        token: Ray's own; the relay refuses who doesn't know it.
+        job: a submission id, or Ray's job id, for only that job's tasks; None for those of all jobs.
+        everyone: whether those are the jobs of all who debug on that Ray, not only this user's own.
+        breakpoints: the breakpoints to set before any task runs; each has an absolute `file`.
+        exceptions: whether to stop where a task raises what it does not catch.
+        children: whether processes that tasks start are debugged as well.
+        take_over: what happens where another debugger has the same tasks: `always`, `ask`
+            (`DebuggerBusy` is raised) or `watch`.
+    """
+
+    connect: Connect
+    token: str
+    job: str | None = None
+    everyone: bool = False
+    breakpoints: Sequence[Place] = ()
+    exceptions: bool = False
+    children: bool = True
+    take_over: str = ALWAYS
+
+
+class Session:
+    """Is attached from `start` until `close`; puts into `events` what happens.
+
+    Attributes:
+        events: what has happened, in order, for one consumer.
+        stops: the current stops, by thread, in the order in which they came.
+        breakpoints: the breakpoints of all tasks.
+        ended: the state of the watched job once it has ended.
+        lost: why no event will follow; None while one may.
+        waiting: whether the way to the relay is lost, and a forward looks for it.
+    """
+
+    def __init__(self, options: AttachOptions, watch: JobWatch) -> None:
+        self.events: asyncio.Queue[SessionEvent] = asyncio.Queue()
+        self.stops: dict[int, Stop] = {}
+        self.breakpoints = Breakpoints(options.breakpoints)
+        self.ended: JobState | None = None
+        self.lost: Exception | None = None
+        self.waiting = False
+        self._options = options
+        self._watch = watch
+        self._client: Client | None = None
+        # The ids of the job that is watched, and of the job of every stop until now.
+        self._jobs: set[str] = set()
+        self._resumed: dict[int, Stop] = {}  # the last stop of each thread that was resumed
+        self._wake = asyncio.Event()
+        self._closing = False
+        self._watching: list[asyncio.Future[None]] = []
+
+    @property
+    def client(self) -> Client:
+        assert self._client is not None, "not attached yet"
+        return self._client
+
+    async def start(self) -> None:
+        """Attaches.
+
+        Raises:
+            NotRunning: no relay answers.
+            DebuggerBusy: another debugger has these tasks, and `take_over` is `ask`.
+            AttachFailed: the relay refuses, most often because the token is another cluster's.
+        """
+        await self._attach({})
+        self._watching = [asyncio.ensure_future(work) for work in (self._watch_relay(), self._watch_job())]
+
+    async def _attach(self, more: Mapping[str, Any]) -> None:
+        options = self._options
+        try:
+            self._client = await options.connect(on_event=self._event)
+        except DebuggerGone as error:
+            raise NotRunning(
+                f"the debug relay does not answer: {error.message}", hint="./invokew up brings it up"
+            ) from error
+        arguments: dict[str, Any] = {"token": options.token, "takeOver": options.take_over, **more}
+        if options.job is not None:
+            arguments["job"] = options.job
+        if options.everyone:
+            arguments["everyone"] = True
+        if not options.children:
+            arguments["children"] = False
+        filters = ["uncaught", *(["userUnhandled"] if options.exceptions else [])]
+        try:
+            # The relay has cured every debuggee of Nagle's algorithm.
+            await self._client.attach(
+                exception_filters=filters,
+                options=arguments,
+                no_delay=False,
+                configure=self._set_breakpoints,
+            )
+        except AttachFailed as error:
+            self._client.close()
+            if isinstance(error.__cause__, RequestFailed) and error.__cause__.ray.get("reason") == BUSY:
+                raise busy(error.__cause__.ray) from error
+            hint = "./invokew status shows whether this is the cluster you mean"
+            raise AttachFailed(error.message, hint=hint) from error
+        except DebuggerGone as error:
+            self._client.close()
+            raise relay_gone(error.message) from error
+        except BaseException:
+            self._client.close()
+            raise
+
+    def title(self, stop: Stop) -> str:
+        """Returns a stop's task as the user knows it: with its job where tasks of several are known."""
+        return f"{stop.title} of job {stop.job}" if stop.job and len(self._jobs) > 1 else stop.title
+
+    def poll_soon(self) -> None:
+        """Polls the job at once, and often for a while, for it is about to change."""
+        self._wake.set()
+
+    async def resume(self, command: str, stop: Stop) -> None:
+        """Resumes a task by `continue`, `next`, `stepIn` or `stepOut`; the others stay as they are."""
+        self.stops.pop(stop.thread_id, None)
+        self._resumed[stop.thread_id] = stop
+        self.poll_soon()
+        try:
+            await self.client.request(command, {"threadId": stop.thread_id})
+        except RequestFailed:
+            # It may have stopped again, or ended, meanwhile.
+            if self._resumed.pop(stop.thread_id, None) is stop:
+                self.stops[stop.thread_id] = stop
+            raise
+
+    async def next_event(self, timeout: float) -> SessionEvent | None:
+        """Returns what happens next; None where nothing does within `timeout` seconds."""
+        try:
+            return await asyncio.wait_for(self.events.get(), timeout)
+        except asyncio.TimeoutError:
+            return None
+
+    async def pending_events(self) -> list[SessionEvent]:
+        """Returns what has happened and was not looked at yet."""
+        events = []
+        while not self.events.empty():
+            events.append(self.events.get_nowait())
+        return events
+
+    async def job(self) -> JobState | None:
+        """Returns the job's state now, with a deadline."""
+        return await asyncio.wait_for(asyncio.to_thread(self._watch.job), POLL_TIMEOUT)
+
+    async def close(self, *, keep_stopped: bool = False) -> None:
+        """Detaches; what is stopped resumes, or stays so for the next debugger (`keep_stopped`)."""
+        # A flag beside the cancellation, which `wait_for` swallows when it comes together with what is
+        # waited for (Python before 3.12).
+        self._closing = True
+        for watching in self._watching:
+            watching.cancel()
+        if self._watching:
+            await asyncio.wait(self._watching, timeout=POLL_TIMEOUT)
+        client = self._client
+        if client is None:
+            return
+        if not client.closed.is_set():
+            await client.drain(LEAVE_TIMEOUT)
+            arguments = {"terminateDebuggee": False, "suspendDebuggee": keep_stopped}
+            # Where the relay doesn't answer, closing has to do: it then resumes everything.
+            with suppress(RequestFailed, DebuggerGone):
+                await client.request("disconnect", arguments, timeout=LEAVE_TIMEOUT)
+        client.close()
+
+    # --- what comes from the relay -------------------------------------------------------
+
+    def _event(self, event: Message) -> None:
+        name, body = event.get("event"), event.get("body") or {}
+        reason = (body.get("ray") or {}).get("reason")
+        if name == "stopped":
+            stop = stop_of(body)
+            self._resumed.pop(stop.thread_id, None)
+            self.stops[stop.thread_id] = stop
+            self._jobs |= {stop.job} - {""}
+            self.events.put_nowait(stop)
+        elif name == "continued" and reason != EXITED:
+            # It may not have been resumed here: the threads of one process resume together.
+            stopped = self.stops.pop(body.get("threadId", 0), None)
+            if stopped is not None:
+                self._resumed[stopped.thread_id] = stopped
+        elif name == "thread" and body.get("reason") == "exited":
+            self._thread_exited(body.get("threadId", 0), reason)
+        elif name == "breakpoint":
+            self._tell(self.breakpoints.changed(body.get("breakpoint") or {}))
+        elif name == "output" and "data" in body:
+            return  # an editor that is watched has asked for what tasks print
+        elif name == "output" and body.get("category", "console") in {"important", "console", "stderr"}:
+            self.waiting = self.waiting or reason == WAITING
+            self._tell([str(body.get("output", "")).strip()])
+        elif name == "terminated" and "restart" in body and self._watching and not self._closing:
+            self._watching[0].cancel()
+            self._watching[0] = asyncio.ensure_future(self._attach_again(body["restart"]))
+        elif name == "terminated":
+            self._lose(error_of(reason))
+
+    async def _attach_again(self, restart: object) -> None:
+        """Attaches by the way that is there again, and watches the relay; whoever came meanwhile stays."""
+        self.client.close()
+        self.stops.clear()
+        self._resumed.clear()
+        try:
+            await self._attach({RESTART: restart})
+        except RaysideError as error:
+            self._lose(error)
+            return
+        self.waiting = False
+        await self._watch_relay()
+
+    def _thread_exited(self, thread_id: int, reason: object) -> None:
+        stopped, resumed = self.stops.pop(thread_id, None), self._resumed.pop(thread_id, None)
+        stop = stopped or resumed
+        if reason == TAKEN_OVER:
+            self.poll_soon()  # the relay has said in whose debugger it is stopped now
+        elif stop is not None:
+            self.events.put_nowait(Ended(stop, was_stopped=stopped is not None))
+            self.poll_soon()
+
+    def _tell(self, texts: Sequence[str]) -> None:
+        for text in texts:
+            if text:
+                self.events.put_nowait(Notice(text))
+
+    def _lose(self, error: Exception) -> None:
+        if self.lost is None and not self._closing:
+            self.lost = error
+            self.stops.clear()
+            self.events.put_nowait(Lost(error))
+
+    async def _set_breakpoints(self) -> None:
+        for path in self.breakpoints.files():
+            self._tell(await self.breakpoints.send(self.client, path))
+
+    async def _watch_relay(self) -> None:
+        await self.client.closed.wait()
+        self._lose(relay_gone("it closed the connection"))
+
+    # --- the job -------------------------------------------------------------------------
+
+    async def _watch_job(self) -> None:
+        pace, failures = SOON, 0
+        while not self._closing:
+            try:
+                job = await self.job()
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                # While the way is lost, the forward says whether it comes back.
+                failures = 0 if self.waiting else failures + 1
+                passing = isinstance(error, RaysideError | asyncio.TimeoutError)
+                if not passing or failures >= FAILURES_BEFORE_GONE:
+                    self._lose(error)
+                    return
+            else:
+                failures = 0
+                if job is not None:
+                    self._jobs.add(job.submission_id)
+                if job is not None and job.ended:
+                    self.ended = job
+                    self.events.put_nowait(JobEnded(job))
+                    return
+            try:
+                await asyncio.wait_for(self._wake.wait(), pace)
+            except asyncio.TimeoutError:
+                pace = min(pace * SLOWING, SELDOM)
+            else:
+                self._wake.clear()
+                pace = SOON

@@ -1,0 +1,133 @@
+"""Reads a stop: its frames, the user's own among them, its variables, its source."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from rayside.client.events import Stop
+from rayside.dap.client import Client
+from rayside.dap.framing import Message
+from rayside.errors import RequestFailed
+
+_NOT_THE_USERS = re.compile(
+    r"[/\\](?:site|dist)-packages[/\\](?:ray|debugpy)[/\\]|[/\\]_vendored[/\\]pydevd[/\\]"
+)
+# pydevd shows functions and classes in groups of their own, beside one of special names such as `__doc__`.
+_GROUPS = frozenset({"function variables", "class variables"})
+# pydevd adds this to the name of the function that raised.
+_RAISED = " (Current frame)"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Holds one frame of a stopped thread.
+
+    `path` is the local file, or the worker's own where it maps to none; only the relay has that file's text
+    then, by `reference`. A label is no frame: it says what the frames below it are.
+    """
+
+    id: int
+    function: str
+    path: str
+    line: int
+    reference: int = 0
+    is_label: bool = False
+
+    @property
+    def is_users(self) -> bool:
+        """Returns whether the frame is neither Ray's nor the debugger's own."""
+        return not _NOT_THE_USERS.search(self.path)
+
+
+async def frames(client: Client, stop: Stop) -> list[Frame]:
+    """Returns the stack, innermost frame first, from the first frame that is the user's.
+
+    It is the whole stack where no frame is the user's.
+
+    Raises:
+        RequestFailed, DebuggerGone: as `Client.request`.
+    """
+    body = await client.request("stackTrace", {"threadId": stop.thread_id})
+    stack = [
+        Frame(
+            id=frame["id"],
+            function=(frame.get("name") or "?").removesuffix(_RAISED),
+            path=(frame.get("source") or {}).get("path") or "",
+            line=frame.get("line") or 0,
+            reference=(frame.get("source") or {}).get("sourceReference") or 0,
+            is_label=frame.get("presentationHint") == "label",
+        )
+        for frame in body.get("stackFrames", [])
+    ]
+    for index, frame in enumerate(stack):
+        if frame.is_users:
+            return stack[index:]
+    return stack
+
+
+async def variables(client: Client, frame: Frame) -> dict[str, str]:
+    """Returns the frame's local variables as `repr`, cut by the debugger where one is very long.
+
+    Functions and classes are variables, too.
+    """
+    scopes = (await client.request("scopes", {"frameId": frame.id})).get("scopes", [])
+    if not scopes:
+        return {}
+    listed = await _variables(client, scopes[0])
+    for group in [variable for variable in listed if variable["name"] in _GROUPS]:
+        listed += await _variables(client, group)
+    # Groups and return values ("(return) f") have no name that Python could have.
+    return {v["name"]: v["value"] for v in listed if v["name"].isidentifier()}
+
+
+async def _variables(client: Client, parent: Message) -> list[Message]:
+    """Returns DAP's Variable for each child of a scope or a variable."""
+    body = await client.request("variables", {"variablesReference": parent.get("variablesReference", 0)})
+    return list(body.get("variables", []))
+
+
+async def evaluate(client: Client, frame: Frame, expression: str) -> str:
+    """Returns the `repr` of the expression's value in that frame.
+
+    Raises:
+        RequestFailed: it raised; the message is as in `NameError: name 'y' is not defined`.
+    """
+    # In DAP's context `watch` pydevd's message is just what was raised; in `repl` it is a traceback.
+    body = await client.request(
+        "evaluate", {"expression": expression, "frameId": frame.id, "context": "watch"}
+    )
+    return str(body.get("result", ""))
+
+
+async def execute(client: Client, frame: Frame, statement: str) -> str:
+    """Runs a statement in that frame; returns the `repr` of its value where it has one.
+
+    Raises:
+        RequestFailed: it raised; the message is the last line of the traceback.
+    """
+    try:
+        body = await client.request(
+            "evaluate", {"expression": statement, "frameId": frame.id, "context": "repl"}
+        )
+    except RequestFailed as error:
+        raise RequestFailed(error.message.strip().splitlines()[-1], hint=error.hint) from error
+    return str(body.get("result", ""))
+
+
+async def source(client: Client, frame: Frame) -> str:
+    """Returns the text of the frame's file; empty where it is nowhere to be had."""
+    if frame.reference:
+        body = await client.request(
+            "source",
+            {
+                "source": {"path": frame.path, "sourceReference": frame.reference},
+                "sourceReference": frame.reference,
+            },
+        )
+        return str(body.get("content", ""))
+    try:
+        return Path(frame.path).read_text(encoding="utf-8")
+    except (OSError, UnicodeError):
+        return ""

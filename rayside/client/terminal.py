@@ -1,0 +1,352 @@
+"""Debugs in a terminal: one prompt for all the tasks that are stopped.
+
+The event loop runs in a thread of its own and the prompt in the main thread, so that Ctrl-C is the
+prompt's and never ends the connection in the middle of a request.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from rayside.client import commands, groups, listing
+from rayside.client.events import Ended, Notice, SessionEvent, Stop, stop_after
+from rayside.client.groups import Groups
+from rayside.client.keyboard import line_editing, typed
+from rayside.client.places import Places
+from rayside.client.session import AttachOptions, JobWatch, Session
+from rayside.client.view import View
+from rayside.console import Console
+from rayside.dap.additions import ALWAYS, WATCH
+from rayside.errors import (
+    INTERRUPTED,
+    DebuggerBusy,
+    DebuggerGone,
+    InvalidArgument,
+    NothingPaused,
+    RequestFailed,
+)
+from rayside.event_loop import Call, background_loop
+from rayside.signals import signals_noticed
+
+PROMPT = "(rayside) "
+_POLL = 0.5  # seconds after which a wait checks the clock again
+# Seconds in which the relay tells of all tasks that are stopped already; it takes milliseconds.
+_QUIET = 0.3
+_WAITING = "waiting for the next stop (Ctrl-C: back to the prompt)"
+_STEP = 2.0  # seconds after which a step counts as running on; one takes milliseconds
+
+
+def run(
+    options: AttachOptions, watch: JobWatch, console: Console, *, timeout: float = 60, history: Path
+) -> int:
+    """Debugs until the user leaves or the job has ended; returns the exit code.
+
+    Args:
+        timeout: seconds to wait for the first stop (default: 60).
+        history: the file of the lines typed; made with mode 0600.
+
+    Returns:
+        0, or 130 where the user left with Ctrl-C, or the input that nobody typed ended without `quit`: upon
+        both what was stopped stays stopped.
+
+    Raises:
+        DebuggerBusy: another debugger has the tasks, and is to keep them.
+        NothingPaused: no task stopped within `timeout` seconds.
+        RaysideError: the relay or Ray is gone, or another debugger took over.
+    """
+    with background_loop() as call, line_editing(history), signals_noticed(signal.SIGHUP, signal.SIGTERM):
+        session = _attached(options, watch, console, call)
+        code: int | None = None
+        try:
+            code = Terminal(session, console, call).talk(timeout)
+        finally:
+            call(session.close(keep_stopped=code == INTERRUPTED))
+        return code
+
+
+def _attached(options: AttachOptions, watch: JobWatch, console: Console, call: Call) -> Session:
+    """Asks the user where another debugger has the tasks. Raises DebuggerBusy where it keeps them."""
+    session = Session(options, watch)
+    try:
+        call(session.start())
+    except DebuggerBusy as busy:
+        answer = console.ask(f"{busy.message}. Take over (y), watch (w), or leave it (n)? ")
+        take_over = {"y": ALWAYS, "w": WATCH}.get(answer.strip().lower()[:1])
+        if take_over is None:
+            raise
+        session = Session(replace(options, take_over=take_over), watch)
+        call(session.start())
+    return session
+
+
+class Terminal:
+    """Holds the conversation with the user, in `talk`."""
+
+    def __init__(self, session: Session, console: Console, call: Call) -> None:
+        self._session = session
+        self._console = console
+        self._call = call
+        self._view = View(session, console, call)
+        self._places = Places(session, console, call, self._view)
+        self._groups = Groups(session, console, call)
+        self._repeat = ""
+        self._exit: int | None = None
+
+    def talk(self, timeout: float) -> int:
+        try:
+            self._say("waiting for a task to stop ...")
+            self._first_stop(timeout)
+        except KeyboardInterrupt:
+            self._console.result()
+        except (DebuggerGone, RequestFailed) as error:
+            self._failed(error)
+        while self._exit is None:
+            try:
+                self._turn()
+            except KeyboardInterrupt:
+                self._console.result()
+                self._say("interrupted; back at the prompt")
+            except (DebuggerGone, RequestFailed, InvalidArgument) as error:
+                self._failed(error)
+        return self._exit
+
+    def _turn(self) -> None:
+        self._tell_news()
+        if self._exit is not None:
+            return
+        try:
+            line = self._console.ask(PROMPT)
+        except EOFError:
+            self._input_ended()
+            return
+        except KeyboardInterrupt:
+            self._console.result()
+            if not typed().strip():
+                self._interrupt()
+            return
+        self._obey(line)
+
+    def _obey(self, line: str) -> None:
+        repeated = not line.strip()
+        text = line if not repeated else self._repeat
+        name, rest = commands.parse(text)
+        if not name:
+            return
+        is_of_group = rest[:1] == "@" and name in groups.WORDS
+        repeats = text if is_of_group else name
+        self._repeat = repeats if name in {*commands.STEPS, "list"} else ""
+        view = self._view
+        work: dict[str, Callable[[], None]] = {
+            **{step: partial(self._step, request) for step, request in commands.STEPS.items()},
+            "continue": self._continue,
+            "list": lambda: view.list(rest, more=repeated),
+            "where": view.where,
+            "up": lambda: view.move(1),
+            "down": lambda: view.move(-1),
+            "locals": view.locals,
+            "p": lambda: view.evaluate(rest, statement=False),
+            "!": lambda: view.evaluate(rest, statement=True),
+            "compare": lambda: view.compare(rest),
+            "break": lambda: self._places.add(rest),
+            "clear": lambda: self._places.clear(rest),
+            "group": lambda: self._groups.show(rest),
+            "pause": lambda: self._move(name, rest),
+            "tasks": self._tasks,
+            "task": lambda: self._task(rest),
+            "help": lambda: self._console.result(commands.usage()),
+            "quit": self._quit,
+        }
+        if is_of_group:
+            self._move(name, rest)
+        elif name in work:
+            work[name]()
+        else:
+            self._say(f"`{name}` is no command; `p {line.strip()}` evaluates it, `help` lists the commands")
+
+    # --- resuming ------------------------------------------------------------------------
+
+    def _step(self, request: str) -> None:
+        stop = self._view.current_stop()
+        before = [*self._session.stops.values()]
+        self._call(self._session.resume(request, stop))
+        self._wait(stop, before)
+
+    def _continue(self) -> None:
+        stop = self._view.stop
+        if stop is not None and self._is_stopped(stop):
+            self._call(self._session.resume("continue", stop))
+            self._say(f"{stop.title} goes on; {_WAITING}")
+        self._view.stop = None
+        self._wait(None)
+
+    def _move(self, word: str, rest: str) -> None:
+        """Does something with all tasks of a group; then shows the task that was shown, or another."""
+        self._tell_news(self._groups.move(word, rest))
+        current, stops = self._view.stop, self._session.stops
+        if stops and (current is None or not self._is_stopped(current)):
+            self._view.arrive(next(iter(stops.values())))
+        elif word == "continue" and not stops:
+            self._say(_WAITING)
+            self._continue()
+
+    def _first_stop(self, timeout: float) -> None:
+        """Waits until a task stops; where several do at once, the user chooses."""
+        until = time.monotonic() + timeout
+        while not self._over():
+            if self._session.stops:
+                while self._news(self._call(self._session.next_event(_QUIET))):
+                    pass
+                self._choose()
+                return
+            if time.monotonic() > until:
+                raise NothingPaused(
+                    f"no task stopped within {timeout:g} s",
+                    hint="./invokew submit --debug, and stop it by --break FILE:LINE; --timeout waits longer",
+                )
+            self._news(self._call(self._session.next_event(min(_POLL, timeout))))
+
+    def _wait(self, stepped: Stop | None, before: Collection[Stop] = ()) -> None:
+        """Waits until the task that was stepped stops, or any task where `stepped` is None; shows the stop.
+
+        A step may end in the task that it calls; `before` has the stops of before. It runs on where its
+        function returned to Ray, or waits: then any task's stop will do.
+        """
+        began = time.monotonic()
+        while not self._over():
+            if stepped is not None:
+                again = stop_after(stepped, self._session.stops.values(), before)
+                if again is not None:
+                    self._view.arrive(again)
+                    return
+                if time.monotonic() - began > _STEP:
+                    self._say(f"{stepped.title} runs on; waiting for the next stop of any task")
+                    stepped = None
+            elif self._session.stops:
+                self._view.arrive(next(iter(self._session.stops.values())))
+                return
+            event = self._call(self._session.next_event(_POLL))
+            self._news(event)
+            if isinstance(event, Ended) and event.stop is stepped:
+                if not event.was_stopped:
+                    self._say(f"{stepped.title} has ended")
+                stepped = None
+
+    def _over(self) -> bool:
+        """Returns whether nothing more will stop; it then is the end, unless something is stopped still."""
+        if self._session.lost is not None:
+            raise self._session.lost
+        job = self._session.ended
+        if job is None or self._session.stops:
+            return False
+        for event in self._call(self._session.pending_events()):  # what was said before it ended
+            self._news(event)
+        self._say(f"job {job.submission_id} ended: {job.status}")
+        output = f"logs --job {job.submission_id} shows its output"
+        own = "submit --help says how to run your own program"
+        self._say(f"Next: ./invokew {own if job.status == 'SUCCEEDED' else output}")
+        self._exit = 0
+        return True
+
+    def _choose(self) -> None:
+        stops = self._listed()
+        if len(stops) > 1:
+            self._console.result(f"{len(stops)} tasks are stopped:")
+            self._console.result(listing.tasks(stops, None, self._session.title))
+        number = "1"
+        while len(stops) > 1:
+            try:
+                number = self._console.ask("which one? [1] ").strip() or "1"
+            except EOFError:
+                self._input_ended()
+                return
+            if number in {"q", "quit"}:
+                self._console.result()
+                self._quit()
+                return
+            if number.isdecimal() and 1 <= int(number) <= len(stops):
+                break
+            self._say(f"a number from 1 to {len(stops)}, or `q`")
+        if stops:
+            self._view.arrive(stops[int(number) - 1])
+
+    # --- tasks ---------------------------------------------------------------------------
+
+    def _listed(self) -> list[Stop]:
+        """Returns the current stops, in an order that a step does not change."""
+        return sorted(self._session.stops.values(), key=lambda stop: (stop.title, stop.thread_id))
+
+    def _is_stopped(self, stop: Stop) -> bool:
+        return self._session.stops.get(stop.thread_id) is stop
+
+    def _tasks(self) -> None:
+        listed = listing.tasks(self._listed(), self._view.stop, self._session.title)
+        self._console.result(listed or "no task is stopped")
+
+    def _task(self, rest: str) -> None:
+        stops = self._listed()
+        if not rest.isdecimal() or not 1 <= int(rest) <= len(stops):
+            raise InvalidArgument(f"no task {rest}".rstrip(), hint="`tasks` lists them; `task N` switches")
+        self._view.arrive(stops[int(rest) - 1])
+
+    # --- news ----------------------------------------------------------------------------
+
+    def _tell_news(self, told: Collection[str] = ()) -> None:
+        """Tells what has happened; `told` are the workers of whose stops the user knows."""
+        for event in self._call(self._session.pending_events()):
+            self._news(event)
+            current = self._view.stop
+            if not isinstance(event, Stop) or not self._is_stopped(event) or event is current:
+                continue
+            # The debugger has attached again; or a task that was stepped into has begun.
+            if current is not None and current.thread_id in (event.thread_id, event.called_by):
+                self._view.arrive(event)
+                continue
+            if event.worker_id in told:
+                continue
+            self._say(f"{self._session.title(event)} has stopped, too: `tasks` lists what is stopped")
+        self._over()
+
+    def _news(self, event: SessionEvent | None) -> bool:
+        """Tells the user what an event has to tell; returns whether there was an event at all."""
+        if isinstance(event, Ended) and event.was_stopped:
+            self._say(f"{event.stop.title} has ended while it was stopped")
+        elif isinstance(event, Notice):
+            self._say(event.text)
+        return event is not None
+
+    def _failed(self, error: DebuggerGone | RequestFailed | InvalidArgument) -> None:
+        if error is self._session.lost:
+            raise error
+        self._say(f"{error.message} ({error.hint})")
+
+    # --- leaving -------------------------------------------------------------------------
+
+    def _interrupt(self) -> None:
+        """Leaves what is stopped as it is."""
+        stays = "stays stopped; ./invokew debug comes back to it"
+        lost = "goes on soon: the connection is lost, and the cluster can't be told to keep it stopped"
+        for stop in self._listed():
+            self._say(f"{stop.title} {lost if self._session.waiting else stays}")
+        self._exit = INTERRUPTED
+
+    def _input_ended(self) -> None:
+        """Quits at Ctrl-D. The end of a file or a pipe asks for nothing: the tasks may be a colleague's."""
+        self._console.result()
+        if self._console.typed_at:
+            self._quit()
+        else:
+            self._say("the input has ended; `quit` in it would let every task go on")
+            self._interrupt()
+
+    def _quit(self) -> None:
+        for stop in self._listed():
+            self._say(f"{stop.title} goes on")
+        self._exit = 0
+
+    def _say(self, text: str) -> None:
+        self._console.event(text)

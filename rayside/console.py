@@ -1,0 +1,239 @@
+"""Prints, as the only module: live on a terminal, a line per event elsewhere, JSON on request.
+
+Results go to standard output, progress and errors to standard error, so that a result can be
+piped while its progress is watched. Whatever is shown is cleaned here, and nowhere else: much of it comes
+from the cluster, and a terminal obeys what is in it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+from rayside import plain
+from rayside.default_folders import DEFAULT_NAME
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from rayside.errors import RaysideError
+
+# An event's outcomes, and the mark that each has on a terminal; words carry the meaning, so that
+# nothing is lost without colour.
+_MARKS = {"ready": "✓", "kept": "✓", "done": "✓", "failed": "✗", "interrupted": "!"}
+_COLOURS = {"ready": "green", "kept": "dim", "done": "green", "failed": "red", "interrupted": "yellow"}
+
+# A result may be drawn in these ways where there is colour (SGR).
+Style = Literal["", "header", "current"]
+_STYLES: dict[Style, str] = {"header": "\x1b[1m", "current": "\x1b[1;33m"}
+_PLAIN = "\x1b[0m"
+
+# These verbs are for one cluster, in the commands that we advise.
+_VERB = re.compile(
+    r"(\./invokew (?:up|status|open|doctor|submit|attach|breakpoints|debug|lab|logs|diagnose|prepare|workshop"
+    r"|down))\b"
+    r"(?![^;,]* --name)"
+)
+
+# These make or remove a cluster, which the workspace of another machine's cluster can't.
+_MAKES = re.compile(r"\./invokew (?:up|down)\b")
+_NEXT = re.compile(rf"Next: (?={_MAKES.pattern})")
+_THERE = "where Rayside was cloned"
+
+# Off a terminal a piece of work says what it does at most once in so many seconds.
+_QUIET = 5.0
+
+
+@dataclass
+class _Row:
+    title: str
+    since: float
+    note: str = ""
+    quiet_until: float = 0.0
+
+
+@dataclass
+class Console:
+    """Writes to `out` and `err`; `as_json` keeps everything but one JSON document off `out`.
+
+    The commands that it advises are for the cluster of the name `cluster`. With `in_workspace` another
+    machine made that, and what makes or removes it is advised for there.
+    """
+
+    as_json: bool = False
+    cluster: str = DEFAULT_NAME
+    out: TextIO = field(default_factory=lambda: sys.stdout)
+    err: TextIO = field(default_factory=lambda: sys.stderr)
+    in_workspace: bool = False
+    _rows: dict[str, _Row] = field(default_factory=dict)
+    _live: Live | None = None
+    _stream: plain.Stream | None = None
+    # Nobody who has it prints on the live display: whoever draws that has its lock, and then wants this one.
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    # --- results -------------------------------------------------------------------------
+
+    def result(self, text: str = "", style: Style = "") -> None:
+        """Writes one line, or several, of a command's result; silent where JSON was asked for."""
+        if self.as_json:
+            return
+        shown = plain.plain(self.for_cluster(text))
+        if style and self.colour:
+            shown = f"{_STYLES[style]}{shown}{_PLAIN}"
+        print(shown, file=self.out, flush=True)
+
+    def output(self, piece: str) -> None:
+        """Writes a piece of a program's output, which may end anywhere; with its colours on a terminal."""
+        if self.as_json:
+            return
+        if self._stream is None:
+            self._stream = plain.Stream(colours=self.colour)
+        print(self._stream.feed(piece), end="", file=self.out, flush=True)
+
+    def document(self, document: Any) -> None:
+        """Writes the command's one JSON document."""
+        print(plain.document(document), file=self.out, flush=True)
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Writes left-aligned columns; the last column is never padded or cut."""
+        lines = [[plain.line(cell) for cell in row] for row in (header, *rows)]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(header) - 1)]
+        for line in lines:
+            cells = [cell.ljust(width) for cell, width in zip(line, [*widths, 0], strict=True)]
+            self.result("  ".join(cells).rstrip())
+
+    def error(self, error: RaysideError) -> None:
+        """Writes what happened and the one thing to do; a document on `out` where JSON was asked for."""
+        if self.as_json:
+            document = error.document()
+            hint = self.for_cluster(self._hint(error))
+            self.document({**document, "error": {**document["error"], "hint": hint}})
+            return
+        self._say(f"error[{error.id}]: {error.message}")
+        self._say(f" hint: {self._hint(error)}")
+
+    def _hint(self, error: RaysideError) -> str:
+        elsewhere = self.in_workspace and _MAKES.search(error.hint) and _THERE not in error.hint
+        return f"{_THERE}: {error.hint}" if elsewhere else error.hint
+
+    # --- a conversation (the terminal debugger) ------------------------------------------
+
+    @property
+    def colour(self) -> bool:
+        """Returns whether `out` can show colour, and should; NO_COLOR and TERM=dumb are respected."""
+        from rich.console import Console as Rich
+
+        screen = Rich(file=self.out)
+        # Rich's `color_system` ignores NO_COLOR.
+        return screen.color_system is not None and not screen.no_color
+
+    @property
+    def typed_at(self) -> bool:
+        """Returns whether somebody types: standard input is a terminal, and neither a file nor a pipe."""
+        return sys.stdin.isatty()
+
+    def ask(self, prompt: str) -> str:
+        """Returns a line typed by the user. Raises EOFError at its end, KeyboardInterrupt on Ctrl-C."""
+        return input(prompt)
+
+    # --- progress ------------------------------------------------------------------------
+
+    def event(self, text: str) -> None:
+        """Writes one line about something that happened on the way."""
+        self._say(text)
+
+    def started(self, name: str, title: str) -> None:
+        """Shows that a piece of work began, and its elapsed time until `finished`."""
+        with self._lock:
+            self._rows[name] = _Row(title, time.monotonic())
+
+    def note(self, name: str, text: str) -> None:
+        """Shows what that work does right now."""
+        with self._lock:
+            row = self._rows.get(name)
+            if row is None or row.note == text:
+                return
+            row.note = text
+            now = time.monotonic()
+            if self._live is not None or now < row.quiet_until:
+                return
+            row.quiet_until = now + _QUIET
+        self._say(f"{row.title}: {text}")
+
+    def finished(self, name: str, title: str, outcome: str, detail: str) -> None:
+        """Shows that a piece of work ended; `outcome` is a key of the marks above, `detail` what was seen."""
+        with self._lock:
+            row = self._rows.pop(name, None)
+        seconds = f" ({time.monotonic() - row.since:.1f} s)" if row else ""
+        line = plain.plain(f"{title}: {outcome}{f', {detail}' if detail else ''}{seconds}")
+        live = self._live
+        if live is None:
+            self._say(line)
+            return
+        from rich.text import Text
+
+        mark = Text(f"{_MARKS[outcome]} ", style=_COLOURS[outcome])
+        live.console.print(mark.append(line, style="default"))
+
+    @contextmanager
+    def work(self, name: str, title: str) -> Iterator[None]:
+        """Shows the body of the `with` as a piece of work."""
+        self.started(name, title)
+        outcome = "failed"
+        try:
+            yield
+            outcome = "done"
+        finally:
+            self.finished(name, title, outcome, "")
+
+    @contextmanager
+    def progress(self) -> Iterator[None]:
+        """Draws running work live on a terminal, with its elapsed time, while it is open."""
+        if self.as_json or not self.err.isatty():
+            yield
+            return
+        from rich.console import Console as Rich
+        from rich.live import Live
+
+        screen = Rich(file=self.err, highlight=False)
+        with Live(console=screen, get_renderable=self._render, refresh_per_second=8, transient=True) as live:
+            self._live = live
+            try:
+                yield
+            finally:
+                self._live = None
+
+    def _render(self) -> Any:
+        from rich.console import Group
+        from rich.text import Text
+
+        now = time.monotonic()
+        with self._lock:
+            lines = [
+                plain.line(f"  {row.title} {now - row.since:5.1f} s  {row.note}").rstrip()
+                for row in self._rows.values()
+            ]
+        return Group(*[Text(line, no_wrap=True, overflow="ellipsis") for line in lines])
+
+    def for_cluster(self, text: str) -> str:
+        """Returns the text with the cluster's name in each command, unless it is the first cluster."""
+        if self.in_workspace:
+            text = _NEXT.sub(f"Next, {_THERE}: ", text)
+        return text if self.cluster == DEFAULT_NAME else _VERB.sub(rf"\1 --name {self.cluster}", text)
+
+    def _say(self, text: str) -> None:
+        text = plain.plain(self.for_cluster(text))
+        live = self._live
+        if live is not None:
+            from rich.text import Text
+
+            live.console.print(Text(text))
+            return
+        with self._lock:
+            print(text, file=self.err, flush=True)

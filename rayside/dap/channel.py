@@ -1,0 +1,281 @@
+"""Exchanges DAP messages with a server: requests and their responses, and events."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from rayside.dap.framing import Decoder, FramingError, Message, encode
+from rayside.errors import DebuggerGone, RequestFailed, StrangerListens
+from rayside.loopback import require_own
+
+# Seconds. The relay says within 24 s that a debuggee does not answer, also where it first ends evaluations;
+# who asks the relay hears that, and not that the relay is silent.
+REQUEST_TIMEOUT = 25.0
+CONNECT_TIMEOUT = 10.0
+DRAIN_TIMEOUT = 5.0
+# The bytes that the other side may leave unread before it counts as gone.
+MOST_UNREAD = 8 * 1024 * 1024
+_REQUEST_SEQ = re.compile(rb'"request_seq"\s*:\s*(\d{1,9})\b')
+
+# An event loop holds neither a task nor a stream's reader: a connection that nobody else holds would be
+# collected as garbage while it is open, and end without a word.
+_READING: set[asyncio.Future[None]] = set()
+
+OnEvent = Callable[[Message], None]
+Own = TypeVar("Own", bound="Channel")
+
+
+class Tables(Protocol):
+    """Says what a stranger may say: `longest` is the longest message, in bytes, that is taken of it."""
+
+    @property
+    def LONGEST(self) -> int: ...  # noqa: N802 (a module is one)
+
+    def event(self, message: Message) -> Message | None:
+        """Returns an event as far as it is known; None where it is not."""
+
+    def response(self, command: str, message: Message) -> Message:
+        """Returns a response as far as it is known."""
+
+
+class Channel:
+    """Represents a connection, made by `connect`.
+
+    Attributes:
+        events: DAP events in the order they came; `None` once the connection has ended. Unused when
+            `on_event` was given, which then is called with each event instead, from the event loop.
+        closed: set once the connection has ended, whoever ended it.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        name: str,
+        on_event: OnEvent | None = None,
+        tables: Tables | None = None,
+    ) -> None:
+        self.name = name
+        self._tables = tables
+        self.events: asyncio.Queue[Message | None] = asyncio.Queue()
+        self.closed = asyncio.Event()
+        self._reader, self._writer = reader, writer
+        self._on_event = on_event or self.events.put_nowait
+        self._seq = 0
+        self._pending: dict[int, tuple[str, asyncio.Future[Message]]] = {}
+        self._initialized = asyncio.Event()
+        self._ended_by = "the connection was closed"
+        self._reading = asyncio.ensure_future(self._read())
+        _READING.add(self._reading)
+        self._reading.add_done_callback(_READING.discard)
+
+    @classmethod
+    async def connect(
+        cls: type[Own],
+        host: str,
+        port: int,
+        *,
+        timeout: float = CONNECT_TIMEOUT,
+        on_event: OnEvent | None = None,
+        tables: Tables | None = None,
+    ) -> Own:
+        """Dials a debuggee; `attach` has to follow, for a connection that only closes spoils the debuggee.
+
+        `tables` are for a stranger, of whom nothing else is taken.
+
+        Raises:
+            DebuggerGone: nothing listens there, or it did not answer in time.
+            StrangerListens: it is on this machine and another user's; it was sent nothing.
+        """
+        name = f"{host}:{port}"
+        try:
+            reader, writer = await asyncio.wait_for(asyncio.open_connection(host, port), timeout)
+        except (OSError, asyncio.TimeoutError) as error:
+            raise DebuggerGone(
+                f"no debugger answers at {name}: {str(error) or 'no answer in time'}",
+                hint="The task has probably ended; see which tasks are paused with ./invokew breakpoints.",
+            ) from error
+        socket_ = writer.get_extra_info("socket")
+        try:
+            socket_.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            require_own(socket_)
+        except OSError as error:
+            writer.close()
+            raise DebuggerGone(
+                f"the debugger at {name} closed the connection at once",
+                hint="The task has probably ended; see which tasks are paused with ./invokew breakpoints.",
+            ) from error
+        except StrangerListens:
+            writer.close()
+            raise
+        return cls(reader, writer, name=name, on_event=on_event, tables=tables)
+
+    async def request(
+        self, command: str, arguments: Mapping[str, Any] | None = None, *, timeout: float = REQUEST_TIMEOUT
+    ) -> Message:
+        """Sends a request; returns the body of the adapter's response, `{}` where the response has none.
+
+        Raises:
+            RequestFailed: the adapter said no (its own message), or did not answer within `timeout` seconds.
+            DebuggerGone: the connection ended before the answer came.
+        """
+        return body_of(command, await self.answer(command, arguments, timeout=timeout))
+
+    async def answer(
+        self, command: str, arguments: Mapping[str, Any] | None = None, *, timeout: float = REQUEST_TIMEOUT
+    ) -> Message:
+        """Sends a request; returns the adapter's whole response, which may say no.
+
+        Raises:
+            RequestFailed: it did not answer within `timeout` seconds.
+            DebuggerGone: the connection ended before the answer came.
+        """
+        return await self.within(timeout, command, self.asked(command, arguments))
+
+    async def within(self, timeout: float, command: str, answer: asyncio.Future[Message]) -> Message:
+        """Returns an answer that comes in time. Raises as `answer`; the future goes on."""
+        # The future is not cancelled: an answer that is late still comes, and `disconnect` waits for it.
+        done, _ = await asyncio.wait({answer}, timeout=timeout)
+        if not done:
+            raise RequestFailed(
+                f"the debugger at {self.name} did not answer `{command}` within {timeout:g} s",
+                hint="The task may be busy in code that Python can't interrupt; try again.",
+            )
+        return answer.result()
+
+    async def drain(self, timeout: float = DRAIN_TIMEOUT) -> bool:
+        """Waits until no request is in flight; returns False where some still is after `timeout` seconds.
+
+        An `attach` is not waited for: it is answered only after `configurationDone`.
+        """
+        if waiting := self._in_flight():
+            await asyncio.wait(waiting, timeout=timeout)
+        return not self._in_flight()
+
+    def _in_flight(self) -> list[asyncio.Future[Message]]:
+        return [future for name, future in self._pending.values() if name != "attach" and not future.done()]
+
+    def close(self) -> None:
+        """Drops the connection at once; `disconnect` is the way to leave a debuggee that lives."""
+        self._reading.cancel()
+        self._end("the connection was closed here")
+
+    def asked(self, command: str, arguments: Mapping[str, Any] | None) -> asyncio.Future[Message]:
+        """Sends a request; returns its answer, which may never come. Raises DebuggerGone."""
+        if self.closed.is_set():
+            raise self._gone()
+        self._seq += 1
+        message: Message = {"seq": self._seq, "type": "request", "command": command}
+        if arguments is not None:
+            message["arguments"] = dict(arguments)
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._pending[self._seq] = (command, answer)
+        self._write(message)
+        return answer
+
+    async def _read(self) -> None:
+        decoder = Decoder()
+        if self._tables is not None:
+            decoder = Decoder(content_limit=self._tables.LONGEST, on_skipped=self._skipped)
+        why = "the debuggee has ended"
+        try:
+            while data := await self._reader.read(64 * 1024):
+                for message in decoder.feed(data):
+                    self._receive(message)
+        except FramingError as error:
+            why = str(error)
+        except OSError as error:
+            why = f"the debuggee has ended ({error.strerror or error})"
+        finally:
+            self._end(why)
+
+    def _skipped(self, length: int, head: bytes) -> None:
+        """Answers for a message that was too long to be taken: its request fails; nothing else is lost."""
+        seq = _REQUEST_SEQ.search(head)
+        assert self._tables is not None, "there is no limit for others"
+        why = f"it has {length:,} bytes, and {self._tables.LONGEST:,} are taken: ask for a part of it"
+        if seq is not None:
+            self._receive(
+                {"type": "response", "request_seq": int(seq[1]), "message": f"the answer is too long: {why}"}
+            )
+
+    def _write(self, message: Message) -> None:
+        self._writer.write(encode(message))
+        if self._writer.transport.get_write_buffer_size() > MOST_UNREAD:
+            self._end("it reads nothing any more")
+
+    def _receive(self, message: Message) -> None:
+        kind = message.get("type")
+        if kind == "response":
+            seq = message.get("request_seq")
+            command, answer = self._pending.pop(seq, ("", None)) if isinstance(seq, int) else ("", None)
+            if answer is not None and not answer.done():
+                answer.set_result(self._tables.response(command, message) if self._tables else message)
+        elif kind == "event":
+            known = self._tables.event(message) if self._tables else message
+            if known is None:
+                return
+            if known.get("event") == "initialized":
+                self._initialized.set()
+            self._on_event(known)
+        elif kind == "request":
+            # It is a reverse request, such as runInTerminal: the adapter waits for an answer, so it gets one.
+            self._seq += 1
+            refusal = {
+                "seq": self._seq,
+                "type": "response",
+                "request_seq": message.get("seq", 0),
+                "command": message.get("command", ""),
+                "success": False,
+                "message": "not supported",
+            }
+            self._write(refusal)
+
+    def _end(self, why: str) -> None:
+        if self.closed.is_set():
+            return
+        self._ended_by = why
+        self.closed.set()
+        for _, answer in self._pending.values():
+            if not answer.done():
+                answer.set_exception(self._gone())
+                answer.exception()  # not every answer has somebody waiting for it
+        self._pending.clear()
+        self.events.put_nowait(None)
+        self._writer.close()
+
+    def _gone(self) -> DebuggerGone:
+        return DebuggerGone(
+            f"the debugger at {self.name} went away: {self._ended_by}",
+            hint="The task may have ended or its worker died; see ./invokew breakpoints and ./invokew logs.",
+        )
+
+
+def body_of(command: str, response: Message) -> Message:
+    if not response.get("success"):
+        raise RequestFailed(
+            reason(response),
+            hint=f"The debugger refused `{command}`; correct what was asked, or leave and attach again.",
+            ray=_of_the_relay(response),
+        )
+    body = response.get("body")
+    return body if isinstance(body, dict) else {}
+
+
+def _of_the_relay(response: Message) -> Message:
+    body = response.get("body")
+    ray = body.get("ray") if isinstance(body, dict) else None
+    return ray if isinstance(ray, dict) else {}
+
+
+def reason(response: Message) -> str:
+    """Returns why a request was refused."""
+    body = response.get("body")
+    error = body.get("error") if isinstance(body, dict) else None
+    text = error.get("format") if isinstance(error, dict) else None
+    return str(text or response.get("message") or "no reason was given")

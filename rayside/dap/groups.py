@@ -1,0 +1,120 @@
+"""Has what relay and debuggers share of groups: what is typed, and how the relay's answer is drawn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rayside.dap.additions import title_of
+from rayside.plain import counted, line
+
+# What a member is: stopped; told to stop, and not there yet; running, and not told anything; ended; none any
+# more, or another debugger's; not to be moved; one of which nobody knows whether it is a member.
+STOPPED, LATE, RUNNING, ENDED, LEFT, FAILED, UNKNOWN = (
+    *("stopped", "late", "running", "ended", "left", "failed", "unknown"),
+)
+# Requests for a group by the words that are typed, and the one that only shows it.
+ACTIONS = {
+    **{"next": "next", "step": "stepIn", "finish": "stepOut", "out": "stepOut"},
+    **{"continue": "continue", "pause": "pause"},
+}
+MEMBERS = "members"
+# Seconds for all to have stopped again, if no number is typed, and the most.
+WITHIN, MOST_WITHIN = 10, 999
+
+_SECONDS = r"(?:\s+within\s+(?P<within>[1-9][0-9]{0,2})\s*s?)?"
+_WORDS = "|".join(ACTIONS)
+_COMMAND = re.compile(rf"@\s*(?P<group>\S.*?)(?:\s+(?P<word>{_WORDS}))?{_SECONDS}")
+_TARGET = re.compile(rf"@\s*(?P<group>\S.*?){_SECONDS}")
+# The most kinds of members that are drawn, and the most members that are named of one.
+_MOST_KINDS, _MOST_NAMED = 20, 3
+
+
+@dataclass(frozen=True)
+class Command:
+    """Is what was typed about a group.
+
+    Attributes:
+        group: a selector.
+        word: one of ACTIONS; empty to show who belongs.
+        within: seconds.
+    """
+
+    group: str
+    word: str = ""
+    within: int = WITHIN
+
+
+def command(text: str) -> Command | None:
+    """Reads `@GROUP` or `@GROUP WORD [within S]`; None where it is neither."""
+    match = _COMMAND.fullmatch(text.strip())
+    return match and Command(match["group"], match["word"] or "", int(match["within"] or WITHIN))
+
+
+def target(text: str) -> Command | None:
+    """Reads `@GROUP [within S]`, which follows a word; None where it isn't that."""
+    match = _TARGET.fullmatch(text.strip())
+    return match and Command(match["group"], within=int(match["within"] or WITHIN))
+
+
+def drawn(answer: Mapping[str, Any]) -> Iterator[str]:
+    """Draws the relay's answer to `group`, line by line: who is late, or has ended, comes first."""
+    rows = answer["members"]
+    name = line(answer["group"], 200)
+    selector = f"  ({line(answer['selector'], 200)})" if answer["selector"] != answer["group"] else ""
+    # Who is none any more is told as well.
+    count = sum(row["state"] not in (ENDED, LEFT, UNKNOWN) for row in rows)
+    yield f"@{name}{selector}: {counted(count, 'member')}"
+    kinds = _kinds(rows)
+    for (state, *_), alike in kinds[:_MOST_KINDS]:
+        yield f"{len(alike):,} {_described(state, alike[0], answer)}"
+        yield f"     {_named(alike)}"
+    if rest := kinds[_MOST_KINDS:]:
+        yield f"{sum(len(alike) for _, alike in rest):,} more, elsewhere"
+
+
+_ORDER = (LATE, ENDED, FAILED, LEFT, UNKNOWN, STOPPED, RUNNING)
+_Kind = tuple[str, str, str, str]
+
+
+def _kinds(rows: Iterable[Mapping[str, Any]]) -> list[tuple[_Kind, list[Mapping[str, Any]]]]:
+    """Returns the rows that would be drawn alike together: by what is urgent, then those with the fewest."""
+    kinds: dict[_Kind, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        kind = row["state"], _place(row["place"]), _place(row["own"]), row["why"]
+        kinds.setdefault(kind, []).append(row)
+    return sorted(kinds.items(), key=lambda item: (_ORDER.index(item[0][0]), len(item[1])))
+
+
+def _described(state: str, row: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
+    place, own, why = _place(row["place"]), _place(row["own"]), line(row["why"], 400)
+    reason = f": {why}" if why else ""
+    if state == LATE:
+        seconds = f" after {answer['seconds']} s" if answer["seconds"] else ""
+        doing = f", in {place}" if place else ""
+        return f"late{seconds}{doing}{f', called from {own}' if own else ''}{reason}"
+    texts = {
+        STOPPED: f"stopped{f' at {place}' if place else ''}",
+        RUNNING: "running" if answer["action"] in (MEMBERS, "continue") else "running, and left out",
+        ENDED: "ended",
+        LEFT: "no member any more",
+        FAILED: "not moved",
+        UNKNOWN: "perhaps a member",
+    }
+    return f"{texts[state]}{reason}"
+
+
+def _place(place: Mapping[str, Any] | None) -> str:
+    return "" if place is None else line(f"{place['function']}  {place['file']}:{place['line']}", 400)
+
+
+def _named(rows: Sequence[Mapping[str, Any]]) -> str:
+    more = len(rows) - _MOST_NAMED
+    return "; ".join(map(_title, rows[:_MOST_NAMED])) + (f"; {more:,} more" if more > 0 else "")
+
+
+def _title(row: Mapping[str, Any]) -> str:
+    title = line(title_of(row["task"], row["pid"], row["node"]))
+    return title if row["rank"] is None else f"{title} (rank {row['rank']})"

@@ -1,0 +1,97 @@
+"""Adds to a job what has its processes open a debugger."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import rayside
+from rayside import versions
+from rayside.errors import InvalidArgument
+from rayside.options import seconds
+from rayside.ray.time_limits import DAY, RAISED
+
+_OVERRIDE = "RAY_OVERRIDE_JOB_RUNTIME_ENV"
+_PACKAGE = Path(rayside.__file__).parent
+# The debugger is both: without bytecode it works, and breakpoints cost more (ADR 35).
+REQUIREMENTS = f"debugpy=={versions.DEBUGPY}", f"bytecode=={versions.BYTECODE}"
+
+
+@dataclass(frozen=True)
+class Debug:
+    """A job whose processes open a debugger; see docs/hook.md.
+
+    `attach_timeout`: the seconds for which they wait for one, 0 not at all. `pip_debugpy`: whether
+    the job's environment has to install the debugger. `packages`: its packages here, to send with the job,
+    for workers that may lack them; empty where they have them.
+    """
+
+    attach_timeout: float = 60.0
+    post_mortem: bool = False
+    pip_debugpy: bool = False
+    packages: tuple[str, ...] = ()
+
+    def added_to(self, runtime_env: dict[str, Any], *, driver: bool) -> dict[str, Any]:
+        """Returns the runtime_env with what the hook needs; all that the user asked for is kept.
+
+        With `driver` the hook begins in the driver, which sends it on to the workers. Otherwise
+        the workers import it.
+        """
+        env_vars = dict(runtime_env.get("env_vars") or {})
+        setup_hook = runtime_env.get("worker_process_setup_hook")
+        changed = dict(runtime_env)
+        if self.pip_debugpy:
+            from rayside.worker.packages import with_package
+
+            for requirement in REQUIREMENTS:
+                changed = with_package(changed, requirement)
+        changed["py_modules"] = [*(runtime_env.get("py_modules") or []), *self._carried, str(_PACKAGE)]
+        hook_vars = {"RAYSIDE_ATTACH_TIMEOUT": f"{self.attach_timeout:g}"}
+        if self.post_mortem:
+            hook_vars["RAY_DEBUG_POST_MORTEM"] = "1"
+        if not driver:
+            changed["worker_process_setup_hook"] = "rayside.worker.setup_hook.setup"
+            hook_vars |= {"RAYSIDE_SETUP_HOOK": setup_hook} if setup_hook else {}
+        else:
+            hook_vars |= {"RAY_RUNTIME_ENV_HOOK": "rayside.worker.driver.on_init"}
+            hook_vars |= {"RAYSIDE_PIP": " ".join(REQUIREMENTS)} if self.pip_debugpy else {}
+            hook_vars |= {"RAYSIDE_CARRIED": str(len(self._carried))} if self._carried else {}
+            if _OVERRIDE not in env_vars:
+                # Fields that are added here must not contradict what the driver says in ray.init; the hook
+                # refuses the user's own contradictions.
+                hook_vars[_OVERRIDE] = "1"
+                fields = [*runtime_env, "working_dir"]
+                hook_vars["RAYSIDE_GIVEN"] = json.dumps(
+                    {"fields": sorted({*fields} - {"env_vars"}), "env_vars": sorted(env_vars)}
+                )
+        changed["env_vars"] = {**RAISED, **env_vars, **hook_vars}
+        return changed
+
+    @property
+    def _carried(self) -> list[str]:
+        """Returns the packages that go with the job for the hook."""
+        return [] if self.pip_debugpy else [*self.packages]
+
+
+def debugging(
+    debug: bool, *, post_mortem: bool, attach_timeout: float | str | None, pip_debugpy: bool
+) -> Debug | None:
+    """Returns what `submit --debug`, and the options that go with it, ask for. Raises InvalidArgument."""
+    options = {
+        "--post-mortem": post_mortem,
+        "--attach-timeout": attach_timeout is not None,
+        "--pip-debugpy": pip_debugpy,
+    }
+    alone = next((option for option, is_given in options.items() if is_given), None)
+    if not debug and alone:
+        raise InvalidArgument(f"{alone} goes with --debug", hint=f"add --debug, or leave out {alone}")
+    if not debug:
+        return None
+    chosen = Debug(post_mortem=post_mortem, pip_debugpy=pip_debugpy)
+    if attach_timeout is None:
+        return chosen
+    hint = f"choose seconds, from 0 (don't wait) to {DAY:g}"
+    patience = seconds("--attach-timeout", attach_timeout, most=DAY, hint=hint)
+    return replace(chosen, attach_timeout=patience)

@@ -1,0 +1,85 @@
+"""Finds the processes of a job, of an actor or of a worker that run now, in Ray's tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rayside.errors import JobNotFound
+from rayside.ray.records import job_of_driver
+from rayside.ray.state import Dashboard
+
+DRIVER, TASK, ACTOR = "driver", "task", "actor"
+
+
+@dataclass(frozen=True)
+class JobProcess:
+    """A live worker, or driver, of a job.
+
+    `name` is that of its task, or of its actor's class. `actor_name` and `namespace` are those by which other
+    jobs find its actor; empty where they can't. `port`: that of its debugger; 0 where it has none.
+    """
+
+    worker_id: str
+    pid: int
+    node_id: str
+    node_ip: str
+    job_id: str
+    kind: str
+    name: str
+    actor_id: str = ""
+    actor_name: str = ""
+    namespace: str = ""
+    port: int = 0
+
+
+def processes_of(dashboard: Dashboard, id: str) -> list[JobProcess]:
+    """Returns the live processes of a job (by its submission id, or Ray's own), an actor or a worker.
+
+    The table of tasks lags behind by `LAG`. Raises JobNotFound where nothing that runs has that id.
+    """
+    job_ids = {row["submission_id"]: row.get("job_id") for row in dashboard.job_rows()}
+    running = _all(dashboard)
+    chosen = [
+        process for process in running if id in (process.job_id, process.actor_id, process.worker_id)
+    ] or [process for process in running if process.job_id == job_ids.get(id, id)]
+    if not chosen:
+        hint = "./invokew status lists the jobs; Ray's dashboard lists actors and workers"
+        raise JobNotFound(f"nothing that runs now is of a job, an actor or a worker {id!r}", hint=hint)
+    return chosen
+
+
+def _all(dashboard: Dashboard) -> list[JobProcess]:
+    workers = dashboard.table("workers", is_alive="True")
+    tasks = dashboard.running_tasks()
+    actors = {(row["node_id"], row["pid"]): row for row in dashboard.table("actors", state="ALIVE")}
+    processes = []
+    for row in workers:
+        actor = actors.get((row["node_id"], row["pid"]))
+        running = tasks.get(row["worker_id"], [])
+        if row["worker_type"] == "DRIVER":
+            processes.append(_process(row, job_of_driver(row["worker_id"]), DRIVER, "driver"))
+        elif actor:
+            processes.append(_process(row, actor["job_id"], ACTOR, actor["class_name"], actor))
+        elif running:
+            processes.append(_process(row, running[0].job_id, TASK, running[0].name))
+    return processes
+
+
+def _process(
+    row: dict[str, Any], job_id: str, kind: str, name: str, actor: dict[str, Any] | None = None
+) -> JobProcess:
+    known = actor or {}
+    return JobProcess(
+        worker_id=row["worker_id"],
+        pid=int(row["pid"]),
+        node_id=row["node_id"],
+        node_ip=row["ip"],
+        job_id=job_id,
+        kind=kind,
+        name=name,
+        actor_id=str(known.get("actor_id") or ""),
+        actor_name=str(known.get("name") or ""),
+        namespace=str(known.get("ray_namespace") or ""),
+        port=int(row.get("debugger_port") or 0),
+    )

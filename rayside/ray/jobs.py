@@ -1,0 +1,297 @@
+"""Checks jobs before they are submitted, and submits them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import shlex
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rayside.errors import (
+    CommandFailed,
+    MissingEntrypoint,
+    MissingWorkingDir,
+    NotAPackage,
+    RaysideError,
+    SubmissionFailed,
+)
+from rayside.loopback import require_own_listener
+from rayside.ray import outcome
+from rayside.ray.metadata import DEBUG, LOCAL_ROOTS, PY_MODULES, USER, USER_VARIABLE, WORKING_DIR
+from rayside.ray.paths import MOST_LINKS
+from rayside.ray.runtime_env import URI, image_of, require_alone
+from rayside.ray.runtime_env import read as read_environment
+from rayside.ray.time_limits import RAISED
+
+if TYPE_CHECKING:  # rayside.submission runs where the packages that it needs are not.
+    from rayside.ray.debug import Debug
+
+
+class Runner(Protocol):
+    """Runs a program to its end; raises CommandFailed."""
+
+    def run(self, args: Sequence[str | Path], *, env: Mapping[str, str]) -> object: ...
+
+
+_PYTHON = re.compile(
+    r"""(?:^|[\s;&|("'`])(?:[^\s"']*/)?python[\d.]*["']?(?P<options>(?:\s+-[XW]\s+\S+|\s+-[A-Za-z]+)*)(?=\s|$)"""
+)
+_WITHOUT_LINKS = (".git", ".venv", "venv", "__pycache__", "node_modules")
+# uv replaces the hook with one of its own; a PYTHONPATH without its old value hides ours.
+_HIDES_HOOK = re.compile(r"\buv\b|(?<!\$)(?<!\$\{)\bPYTHONPATH\b(?!=\S*\$\{?PYTHONPATH\b)")
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A job that was found to be complete; `runtime_env` has no working_dir and no py_modules."""
+
+    entrypoint: str
+    working_dir: str | None
+    py_modules: tuple[str, ...] = ()
+    runtime_env: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, str] = field(default_factory=dict)
+    # What Ray reserves for the entrypoint: `entrypoint_num_cpus` and its kin, as of `JobSubmissionClient`.
+    reserved: dict[str, Any] = field(default_factory=dict)
+    # It maps a resolved path to the same by way of a symlink: working_dir or one of py_modules as it was
+    # written, and what symlinks in them lead to.
+    local_roots: dict[str, str] = field(default_factory=dict)
+    debug: Debug | None = None
+    # The name of who submits it, where several people may debug on that Ray.
+    user: str = ""
+
+    def command(self, ray: Path, url: str, submission_id: str, runtime_env: Path | None) -> list[str]:
+        """Returns Ray's own submission command, in the form that can be pasted."""
+        return [
+            *[str(ray), "job", "submit", "--address", url],
+            *self.options(submission_id, runtime_env),
+            *["--", *self.words()],
+        ]
+
+    def options(self, submission_id: str, runtime_env: Path | None) -> list[str]:
+        """Returns the options that `ray job submit` and `kubectl ray job submit` both get.
+
+        `runtime_env` is the file that `environment` was written to, where the user gave one: it
+        may hold secrets (env_vars), which an argument would show in the process list.
+        """
+        inline = ["--runtime-env-json", json.dumps(self.environment())]
+        reserved = {f"--{name.replace('_', '-')}": value for name, value in self.reserved.items()}
+        return [
+            *["--no-wait", "--submission-id", submission_id],
+            *(["--working-dir", self.working_dir] if self.working_dir else []),
+            *(["--runtime-env", str(runtime_env)] if runtime_env else inline),
+            *["--metadata-json", json.dumps(self.all_metadata())],
+            *(word for option, value in reserved.items() for word in (option, json.dumps(value))),
+        ]
+
+    def arguments(self, submission_id: str) -> dict[str, Any]:
+        """Returns the arguments of `JobSubmissionClient.submit_job`: the same as of `ray job submit`."""
+        folder = {"working_dir": self.working_dir} if self.working_dir else {}
+        return {
+            "submission_id": submission_id,
+            "entrypoint": shlex.join(self.words()),
+            "runtime_env": {**self.environment(), **folder},
+            "metadata": self.all_metadata(),
+            **self.reserved,
+        }
+
+    def all_metadata(self) -> dict[str, str]:
+        """Returns the metadata that Ray keeps with the job: the user's, and where its files come from."""
+        metadata = {**self.metadata, **({USER: self.user} if self.user else {})}
+        if self.working_dir and self.working_dir not in self.unmapped:
+            metadata[WORKING_DIR] = self.working_dir
+        if self.py_modules:
+            metadata[PY_MODULES] = json.dumps(self.py_modules)
+        if self.local_roots:
+            metadata[LOCAL_ROOTS] = json.dumps(self.local_roots)
+        if self.debug:
+            options = {"attach_timeout": self.debug.attach_timeout, "post_mortem": self.debug.post_mortem}
+            metadata[DEBUG] = json.dumps({**options, "driver": self.debugs_driver})
+        return metadata
+
+    def words(self) -> list[str]:
+        """Returns words that Ray's programs, which quote each one, make the entrypoint of again."""
+        with contextlib.suppress(ValueError):  # Quotes in a here-document need not match.
+            words = shlex.split(self.entrypoint)
+            if shlex.join(words) == self.entrypoint:
+                return words
+        return ["sh", "-c", self.entrypoint]
+
+    def environment(self) -> dict[str, Any]:
+        """Returns the whole runtime_env but working_dir."""
+        runtime_env = {
+            **self.runtime_env,
+            **({"py_modules": list(self.py_modules)} if self.py_modules else {}),
+        }
+        if not self.debug:
+            return runtime_env
+        added = self.debug.added_to(runtime_env, driver=self.debugs_driver)
+        if self.user and not self.debugs_driver:
+            # Before its first task a worker does not know the job's metadata, and no driver sends it.
+            added["env_vars"] = {**added["env_vars"], USER_VARIABLE: self.user}
+        return added
+
+    @property
+    def raised_limits(self) -> list[str]:
+        """Returns the variables of the time limits that `debug` raises; those that the user has set stay."""
+        env_vars = self.runtime_env.get("env_vars") or {}
+        return [name for name in RAISED if name not in env_vars] if self.debug else []
+
+    @property
+    def debugs_driver(self) -> bool:
+        """Returns whether `debug` reaches the driver, not only the workers: it has to be a Python program."""
+        pythons = [python["options"] for python in _PYTHON.finditer(self.entrypoint)]
+        return (
+            bool(pythons)
+            # With -E or -I a Python does not look for packages on PYTHONPATH.
+            and not any(re.search(r"\s-[A-VYZa-z]*[EI]", options) for options in pythons)
+            and not _HIDES_HOOK.search(self.entrypoint)
+            and "RAY_RUNTIME_ENV_HOOK" not in (self.runtime_env.get("env_vars") or {})
+        )
+
+    @property
+    def unmapped(self) -> list[str]:
+        """Returns the archives and addresses: which files on this machine they hold is unknown."""
+        sent = [*([self.working_dir] if self.working_dir else []), *self.py_modules]
+        return [path for path in sent if URI.match(path) or Path(path).is_file()]
+
+    def notes(self) -> list[str]:
+        """Returns a line for each part of the job that `debug` does not reach."""
+        lines = []
+        if self.debug and not self.debugs_driver:
+            lines.append("Its tasks and actors are debugged, its driver is not: docs/hook.md says why")
+        if self.debug and self.unmapped:
+            names = ", ".join(map(_shown, self.unmapped))
+            lines.append(f"Breakpoints in {names} need an editor's pathMappings: docs/editors.md#archives")
+        return lines
+
+
+def prepare(
+    *,
+    working_dir: str | None,
+    py_modules: Sequence[str],
+    entrypoint: str | None,
+    runtime_env: Path | None = None,
+    of_rayjob: Mapping[str, Any] | None = None,
+    debug: Debug | None = None,
+) -> Submission:
+    """Makes paths absolute, and checks that they are there; Ray checks everything else.
+
+    `runtime_env` is a YAML file with any runtime_env; its working_dir and py_modules count where
+    the arguments name none, and then the addresses in that of the RayJob, whose paths are those of a pod.
+    Raises MissingWorkingDir, MissingEntrypoint, NotAPackage, InvalidYaml.
+    """
+    extra = read_environment(runtime_env, working_dir=working_dir, py_modules=list(py_modules))
+    fetched = {name: _addresses((of_rayjob or {}).get(name)) for name in ("working_dir", "py_modules")}
+    addresses = {name: found for name, found in fetched.items() if found}
+    others = {name: value for name, value in (of_rayjob or {}).items() if name not in fetched}
+    require_alone({**others, **addresses, **extra}, debug=debug is not None)
+    default = "" if image_of({**others, **extra}) else "."
+    folder = extra.pop("working_dir", "") or next(iter(fetched["working_dir"]), default)
+    modules = extra.pop("py_modules", []) or fetched["py_modules"]
+    written = [_absolute(path) for path in (folder, *modules) if path and not URI.match(path)]
+    folder = folder and _found(folder, MissingWorkingDir)
+    found = tuple(_found(module, NotAPackage) for module in modules)
+    if not entrypoint or not entrypoint.strip():
+        raise MissingEntrypoint("no program was named", hint='add --entrypoint "python your_program.py"')
+    return Submission(
+        entrypoint,
+        folder or None,
+        found,
+        extra,
+        local_roots={
+            **_linked(path for path in (folder, *found) if path and not URI.match(path)),
+            **{str(path.resolve()): str(path) for path in written if path.resolve() != path},
+        },
+        debug=debug,
+    )
+
+
+def _linked(folders: Iterable[str]) -> dict[str, str]:
+    """Returns the folders and Python files that symlinks in these folders lead to, each with its symlink.
+
+    Ray packs what a symlink leads to, and an editor may have opened it by its real path. Folders that Ray
+    does not pack (`RAY_RUNTIME_ENV_DEFAULT_EXCLUDES`) are left out, and Node's packages, which are many.
+    """
+    linked: dict[str, str] = {}
+    for folder in folders:
+        for parent, names, files in os.walk(folder):
+            names[:] = [name for name in names if name not in _WITHOUT_LINKS]
+            for path in (Path(parent, name) for name in (*names, *files)):
+                if path.is_symlink() and (path.is_dir() or path.suffix == ".py"):
+                    linked.setdefault(str(path.resolve()), str(path))
+                if len(linked) == MOST_LINKS:
+                    return linked
+    return linked
+
+
+def submit(shell: Runner, ray: Path, url: str, env: dict[str, str], job: Submission, name: str) -> None:
+    """Submits `job` under the submission id `name`; Ray packs and uploads its folders.
+
+    Raises SubmissionFailed with what Ray said, StrangerListens.
+    """
+    with private_environment(job) as file:
+        command = job.command(ray, url, name, file)
+        require_own_listener(url)
+        try:
+            shell.run(command, env=env)
+        except CommandFailed as error:
+            if "already exists" in error.message:  # An earlier try got through after all.
+                return
+            raise SubmissionFailed(
+                f"Ray did not take the job: {outcome.reason(error.message)}",
+                hint=f"it was: {shlex.join(command)}",
+            ) from None
+
+
+@contextlib.contextmanager
+def private_environment(job: Submission) -> Iterator[Path | None]:
+    """Yields a file with the job's runtime_env, where the user gave one, which only its owner can read."""
+    if not job.runtime_env:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="rayside-") as folder:  # mkdtemp makes it 0700.
+        file = Path(folder, "runtime_env.yaml")
+        file.touch(mode=0o600)
+        file.write_text(json.dumps(job.environment()))  # JSON is YAML.
+        yield file
+
+
+def new_submission_id(entrypoint: str) -> str:
+    """Returns `<program>-<random>`, which says what the job runs, and is never taken."""
+    script = re.search(r"""([^\s/"']+)\.py\b""", entrypoint)
+    name = re.sub("[^A-Za-z0-9]+", "-", script[1]).strip("-").lower() if script else ""
+    return f"{name or 'job'}-{secrets.token_hex(3)}"
+
+
+def _absolute(path: Any) -> Path:
+    """Returns the absolute path, its symlinks kept."""
+    return Path(os.path.abspath(Path(str(path)).expanduser()))  # noqa: PTH100 (it would resolve them)
+
+
+def _shown(path: str) -> str:
+    """Returns the name of an archive; the rest of an address may hold a login."""
+    if not URI.match(path):
+        return Path(path).name
+    return re.split("[?#]", path)[0].rpartition("/")[2].rpartition("@")[2] or "an address"
+
+
+def _addresses(value: Any) -> list[str]:
+    values = value if isinstance(value, list) else [value]
+    return [str(address) for address in values if URI.match(str(address))]
+
+
+def _found(path: str, error: type[RaysideError]) -> str:
+    """Returns the resolved path of a folder or file, or the address as it is. Raises `error`."""
+    if URI.match(path):
+        return path
+    found = Path(path).expanduser().resolve()
+    if not found.exists():
+        raise error(f"there is no file or folder {found}", hint=f"a path is relative to {Path.cwd()}")
+    return str(found)

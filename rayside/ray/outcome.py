@@ -1,0 +1,67 @@
+"""Explains how a job ended, or why Ray did not take it."""
+
+from __future__ import annotations
+
+import signal
+
+from rayside.errors import JobFailed, RaysideError
+from rayside.plain import printed
+from rayside.ray.records import Job
+
+
+def failure(job: Job, *, output_shown: bool = False) -> RaysideError:
+    """Returns the error for a job that ended other than SUCCEEDED, its exit code explained.
+
+    It ends with the last lines of what the job printed, unless those have been shown just before.
+    """
+    if job.status == "STOPPED":
+        return JobFailed(f"job {job.submission_id} was stopped", hint="./invokew submit starts a new one")
+    if job.exit_code is not None and output_shown:
+        return JobFailed(
+            f"job {job.submission_id} failed: {explain_exit(job.exit_code)}",
+            hint=f"./invokew diagnose --job {job.submission_id} says what is known of the cause",
+        )
+    why = f": {explain_exit(job.exit_code)}" if job.exit_code is not None else ""
+    # Ray's message ends with the last of the program's output, which says most; Ray colours it.
+    lines = printed(job.message).strip().splitlines()
+    tail = "\n".join(lines[-12:] if job.exit_code is not None else lines[:12])
+    return JobFailed(
+        f"job {job.submission_id} failed{why}\n{tail}".rstrip(),
+        hint=f"./invokew logs --job {job.submission_id} shows all of its output",
+    )
+
+
+def explain_exit(code: int) -> str:
+    """Returns what an exit code says about how a program ended.
+
+    Source: https://tldp.org/LDP/abs/html/exitcodes.html; above 128, and below 0, it is a signal.
+    """
+    number = -code if code < 0 else code - 128 if code > 128 else 0
+    if number:
+        try:
+            name = signal.Signals(number).name
+        except ValueError:
+            return f"exit code {code}"
+        reasons = {
+            "SIGKILL": "killed, most often because memory ran out",
+            "SIGTERM": "it was asked to end",
+            "SIGINT": "it was interrupted",
+            "SIGSEGV": "it crashed in native code",
+            "SIGABRT": "it aborted, most often in native code",
+        }
+        return f"exit code {code} ({name}: {reasons.get(name, 'ended by that signal')})"
+    reasons_by_code = {
+        0: "it ended well, or what started it hid that it did not",
+        1: "the program raised an exception or said so itself",
+        2: "the program was called wrongly, or its file could not be opened",
+        126: "the program is not executable",
+        127: "the program was not found",
+    }
+    return f"exit code {code} ({reasons_by_code.get(code, 'as the program chose')})"
+
+
+def reason(output: str) -> str:
+    """Returns what Ray's own command gave as the reason for its failure."""
+    # Ray ends with a Python traceback whose last line is the reason.
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return lines[-1] if lines else "it gave no reason"

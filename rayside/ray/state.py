@@ -1,0 +1,345 @@
+"""Reads Ray's dashboard over HTTP: the State API and the Jobs API.
+
+Sources: https://docs.ray.io/en/latest/ray-observability/reference/api.html (State API) and
+https://docs.ray.io/en/latest/cluster/running-applications/job-submission/api.html (Jobs API).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import socket
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection
+from urllib3.connectionpool import HTTPConnectionPool
+
+from rayside.errors import CredentialsRefused, JobNotFound, NotRunning
+from rayside.loopback import require_own
+from rayside.plain import fits_header
+from rayside.ray.authentication import expiry
+from rayside.ray.metadata import USER
+from rayside.ray.records import (
+    DebuggableWorker,
+    Job,
+    RunningTask,
+    WaitingTask,
+    read_debuggable,
+    read_job,
+    read_waiting,
+    tasks_of,
+    utc_time,
+)
+
+# The State API gives at most so many rows in one answer (RAY_MAX_LIMIT_FROM_API_SERVER).
+MOST_ROWS = 10_000
+# Ray's tables of tasks and jobs may lag so many seconds behind what is; about 1 s was measured.
+LAG = 3.0
+_LONGEST_END = 2_000_000
+# Of so many nodes what their raylets say is read.
+_MOST_NODES = 8
+
+
+class _Known(HTTPAdapter):
+    """Sends nothing over a connection before it knows who is behind it."""
+
+    def __init__(self, trusted: Collection[int]) -> None:
+        self._trusted = trusted
+        super().__init__()
+
+    def init_poolmanager(self, *arguments: Any, **more: Any) -> None:
+        trusted = self._trusted
+
+        class Connection(HTTPConnection):
+            def connect(self) -> None:
+                super().connect()
+                try:
+                    require_own(self.sock, trusted)
+                except BaseException:
+                    self.close()
+                    raise
+
+        class Pool(HTTPConnectionPool):
+            ConnectionCls = Connection
+
+        super().init_poolmanager(*arguments, **more)
+        # Each manager has a map of its own, documented for this use.
+        self.poolmanager.pool_classes_by_scheme = {"http": Pool}
+
+
+class Dashboard:
+    """A client of one dashboard; `url` as in http://127.0.0.1:8265, `token` Ray's authentication, empty where
+    this Ray asks for none.
+
+    `patience`: seconds to connect, and for each piece of an answer. `trusted`: uids that may listen there,
+    besides this user; what is another's on this machine gets no byte, and each method raises StrangerListens.
+    Raises CredentialsRefused for what can be no token.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        patience: tuple[float, float] = (2, 20),
+        trusted: Collection[int] = (),
+    ) -> None:
+        self.url, self._patience, self._trusted = url, patience, trusted
+        self._session = requests.Session()
+        # Neither a proxy nor ~/.netrc may come between us and a loopback address.
+        self._session.trust_env = False
+        self._session.mount("http://", _Known(trusted))
+        if not fits_header(token):
+            raise CredentialsRefused(
+                "Ray's token has a line break or another character that no token has",
+                hint="put the token alone into its file, or into RAY_AUTH_TOKEN",
+            )
+        if token:
+            self._session.headers["Authorization"] = f"Bearer {token}"
+
+    def version(self) -> dict[str, Any]:
+        """Returns Ray's version and session name. Raises NotRunning."""
+        return dict(self._get("/api/version"))
+
+    def python_version(self) -> str:
+        """Returns the Python that the cluster was started with, as in 3.11.2."""
+        return str(self._get("/api/v0/cluster_metadata")["data"]["pythonVersion"])
+
+    def raylets(self) -> dict[str, int]:
+        """Returns the port of each live node's raylet, by the node's address."""
+        nodes = self._get("/nodes", [("view", "summary")])["data"]["summary"]
+        raylets = [node["raylet"] for node in nodes]
+        return {
+            str(raylet["nodeManagerAddress"]): int(raylet["nodeManagerPort"])
+            for raylet in raylets
+            if raylet["state"] == "ALIVE"
+        }
+
+    def live_nodes(self) -> int:
+        """Returns how many nodes Ray counts as alive."""
+        return len(self._rows("nodes", [("state", "=", "ALIVE")]))
+
+    def node_addresses(self) -> dict[str, str]:
+        """Returns the address of each live node, by its id."""
+        rows = self._rows("nodes", [("state", "=", "ALIVE")])
+        return {row["node_id"]: row["node_ip"] for row in rows}
+
+    def jobs(self) -> list[Job]:
+        """Returns the submitted jobs, oldest first."""
+        return sorted((read_job(row) for row in self.job_rows()), key=lambda job: job.started)
+
+    def all_jobs(self) -> list[Job]:
+        """Returns the submitted jobs, and those that nobody submitted, oldest first: one request."""
+        rows = self._get("/api/jobs/")
+        return sorted((read_job(row) for row in rows), key=lambda job: job.started)
+
+    def job_rows(self) -> list[dict[str, Any]]:
+        """Returns what the Jobs API has of each submitted job."""
+        return [row for row in self._get("/api/jobs/") if row["type"] == "SUBMISSION"]
+
+    def job(self, job_id: str) -> Job:
+        """Returns the job of that submission id, or of Ray's own job id. Raises JobNotFound."""
+        jobs = self.jobs()
+        for job in jobs:
+            if job_id in (job.submission_id, job.job_id):
+                return job
+        latest = ", ".join(job.submission_id for job in jobs[-5:][::-1])
+        hint = f"the latest jobs are {latest}" if jobs else "./invokew submit starts one"
+        raise JobNotFound(f"Ray has no job {job_id!r}", hint=hint)
+
+    def output(self, submission_id: str) -> str:
+        """Returns all that the job has printed so far."""
+        return str(self._get(f"/api/jobs/{submission_id}/logs")["logs"])
+
+    def submit(
+        self, entrypoint: str, submission_id: str, runtime_env: Mapping[str, Any], *, user: str = ""
+    ) -> None:
+        """Submits a job of that user, whose files Ray has already. Raises NotRunning."""
+        body = {
+            "entrypoint": entrypoint,
+            "submission_id": submission_id,
+            "runtime_env": dict(runtime_env),
+            "metadata": {USER: user} if user else {},
+        }
+        self._ask("POST", "/api/jobs/", json=body)
+
+    def upload(self, package: bytes) -> str:
+        """Gives Ray a zip file of a folder; returns the URI for a runtime_env. Raises NotRunning."""
+        name = f"_ray_pkg_{hashlib.sha256(package).hexdigest()[:16]}.zip"
+        self._ask("PUT", f"/api/packages/gcs/{name}", data=package)
+        return f"gcs://{name}"
+
+    def stop(self, submission_id: str) -> None:
+        """Asks Ray to stop a job; it does nothing to one that has ended."""
+        self._ask("POST", f"/api/jobs/{submission_id}/stop")
+
+    def forget(self, submission_id: str) -> None:
+        """Removes a job that has ended from Ray's list of jobs."""
+        self._ask("DELETE", f"/api/jobs/{submission_id}")
+
+    def output_end(self, job: Job, lines: int) -> str:
+        """Returns the last lines that the job has printed, at most 2 MB of them. Raises NotRunning."""
+        # Without the node, Ray 2.60 answers 500, though it could find it by the submission id.
+        query = {"submission_id": job.submission_id, "node_id": job.node_id, "lines": str(lines)}
+        return self._end_of_file(query, f"output of job {job.submission_id}")
+
+    def _end_of_file(self, query: Mapping[str, str], what: str) -> str:
+        url = f"{self.url}/api/v0/logs/file"
+        end = b""
+        try:
+            with self._session.get(url, params=query, timeout=self._patience, stream=True) as answer:
+                answer.raise_for_status()
+                for piece in answer.iter_content(65536):
+                    end = (end + piece)[-_LONGEST_END:]
+        except requests.RequestException:
+            raise NotRunning(
+                f"Ray does not give {what}",
+                hint="./invokew status says whether Ray is whole",
+            ) from None
+        return end.decode(errors="replace")
+
+    def follow(self, submission_id: str) -> Iterator[str]:
+        """Yields what the job prints, in pieces as it comes, until it has ended. Raises NotRunning."""
+        import websocket
+
+        url = f"{self.url.replace('http', 'ws', 1)}/api/jobs/{submission_id}/logs/tail"
+        header = [
+            f"{name}: {value!s}" for name, value in self._session.headers.items() if name == "Authorization"
+        ]
+        try:
+            # We open the socket ourselves, or the library would ask a proxy of the environment.
+            parts = urlsplit(self.url)
+            address = parts.hostname or "", parts.port or 80
+            connection = socket.create_connection(address, timeout=self._patience[0])
+            with connection:
+                require_own(connection, self._trusted)
+                connection.settimeout(None)
+                stream = websocket.create_connection(url, header=header, socket=connection)
+                while piece := stream.recv():
+                    yield str(piece)
+        except (websocket.WebSocketException, OSError) as error:
+            raise NotRunning(
+                f"the dashboard at {self.url} closed the job's output: {error}",
+                hint="./invokew status shows what is left",
+            ) from None
+
+    def cluster_status(self) -> dict[str, Any]:
+        """Returns what Ray's autoscaler knows of the resources in use, and of those asked for."""
+        return dict(self._get("/api/cluster_status"))
+
+    def head_log(self) -> str:
+        """Returns the end of what the head's GCS has logged. Raises NotRunning."""
+        heads = [row for row in self._rows("nodes", [("state", "=", "ALIVE")]) if row["is_head_node"]]
+        if not heads:
+            raise NotRunning("Ray has no head node that is alive", hint="./invokew status says more")
+        query = {"node_id": heads[0]["node_id"], "filename": "gcs_server.out", "lines": "1000"}
+        return self._end_of_file(query, "the head's log")
+
+    def raylet_errors(self) -> str:
+        """Returns the ends of live nodes' raylet.err, which has what workers print before they are up."""
+        nodes = self._rows("nodes", [("state", "=", "ALIVE")])[:_MOST_NODES]
+        ends = []
+        for node in nodes:
+            query = {"node_id": node["node_id"], "filename": "raylet.err", "lines": "100"}
+            with contextlib.suppress(NotRunning):  # The others may say it.
+                ends.append(self._end_of_file(query, "a raylet's errors"))
+        return "\n".join(ends)
+
+    def workers_with_debugger(self) -> set[str]:
+        """Returns the ids of the live workers whose debugger has been opened, paused now or not."""
+        rows = self._rows("workers", [("is_alive", "=", "True"), ("debugger_port", "!=", "0")])
+        return {row["worker_id"] for row in rows if row["debugger_port"]}
+
+    def debuggable(self) -> list[DebuggableWorker]:
+        """Returns the live workers and drivers whose debugger has been opened: one request."""
+        rows = self._rows("workers", [("is_alive", "=", "True"), ("debugger_port", "!=", "0")])
+        # Ray counts a port that was never set as one that is not 0.
+        return [read_debuggable(row) for row in rows if row["debugger_port"]]
+
+    def end_of(self, worker_id: str) -> str | None:
+        """Returns why a worker has ended, with its last task's error; None while Ray takes it for alive."""
+        rows = self._rows("workers", [("worker_id", "=", worker_id), ("is_alive", "=", "False")])
+        if not rows:
+            return None
+        ended = [str(rows[0].get(name) or "") for name in ("exit_type", "exit_detail")]
+        tasks = self._rows("tasks", [("worker_id", "=", worker_id), ("state", "=", "FAILED")])
+        failed = max(tasks, key=lambda row: row.get("end_time_ms") or 0, default={})
+        return ": ".join(text for text in [*ended, str(failed.get("error_message") or "")] if text)
+
+    def running_tasks(self) -> dict[str, list[RunningTask]]:
+        """Returns the tasks that run now, by worker, the latest first: one request."""
+        running: dict[str, list[RunningTask]] = {}
+        rows = self._rows("tasks", [("state", "=", "RUNNING")])
+        for row in sorted(rows, key=lambda row: row["start_time_ms"] or 0, reverse=True):
+            since = utc_time(row["start_time_ms"]) if row["start_time_ms"] else ""
+            task = RunningTask(row["name"], row["job_id"], since)
+            running.setdefault(row["worker_id"], []).append(task)
+        return running
+
+    def running_workers(self, job_id: str) -> set[str]:
+        """Returns the ids of the workers that run a task of the job now."""
+        rows = self._rows("tasks", [("job_id", "=", job_id), ("state", "=", "RUNNING")])
+        return {row["worker_id"] for row in rows}
+
+    def waiting(
+        self, running: Callable[[], Mapping[str, Sequence[RunningTask]]] | None = None
+    ) -> list[WaitingTask]:
+        """Returns the tasks, and drivers, that wait for a debugger now: one request, or two if there are any.
+
+        `running` is for who has the running tasks already.
+        """
+        workers = self._rows("workers", [("num_paused_threads", "!=", "0"), ("is_alive", "=", "True")])
+        if not workers:
+            return []
+        tasks = (running or self.running_tasks)()
+        # In a threaded actor more tasks may run than are paused, and Ray does not say which are: the latest
+        # are the likeliest.
+        waiting = [
+            read_waiting(worker, task)
+            for worker in workers
+            for task in tasks_of(worker, tasks)[: worker["num_paused_threads"]] or [RunningTask("", "", "")]
+        ]
+        return sorted(waiting, key=lambda task: (task.since, task.worker_id))
+
+    def table(self, name: str, *without: tuple[str, str], **fields: str) -> list[dict[str, Any]]:
+        """Returns those rows of a State API table, such as `tasks`, whose fields have these values.
+
+        `without` are fields, each with a value that it does not have.
+        """
+        others = [(field, "!=", value) for field, value in without]
+        return self._rows(name, [*((field, "=", value) for field, value in fields.items()), *others])
+
+    def _rows(self, resource: str, filters: Iterable[tuple[str, str, str]]) -> list[dict[str, Any]]:
+        parameters: list[tuple[str, str]] = [("detail", "1"), ("limit", str(MOST_ROWS))]
+        for key, predicate, value in filters:
+            parameters += [("filter_keys", key), ("filter_predicates", predicate), ("filter_values", value)]
+        answer = self._get(f"/api/v0/{resource}", parameters)
+        return list(answer["data"]["result"]["result"])
+
+    def _get(self, path: str, parameters: Iterable[tuple[str, str]] = ()) -> Any:
+        return self._ask("GET", path, params=list(parameters))
+
+    def _ask(self, method: str, path: str, **more: Any) -> Any:
+        try:
+            answer = self._session.request(method, self.url + path, timeout=self._patience, **more)
+            answer.raise_for_status()
+            return answer.json() if answer.content else None
+        except requests.HTTPError as error:
+            why = f"failed: {error}"
+            if error.response.status_code in (401, 403):
+                _, _, token = str(self._session.headers.get("Authorization", "")).partition(" ")
+                why = f"refuses our token{expiry(token) or ': it is another Ray'}"
+            raise NotRunning(f"the dashboard at {self.url} {why}", hint="./invokew doctor") from None
+        except requests.ReadTimeout:
+            raise NotRunning(
+                f"the dashboard at {self.url} gave no answer within {self._patience[1]:g} s",
+                hint="./invokew logs --ray says more",
+            ) from None
+        except (requests.RequestException, ValueError):
+            raise NotRunning(
+                f"no Ray dashboard answers at {self.url}", hint="./invokew up starts one"
+            ) from None

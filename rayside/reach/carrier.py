@@ -1,0 +1,283 @@
+"""Joins an editor with a relay over a way that may break, and tells the editor what becomes of it.
+
+Beats go over the way within the editor's connection: by them this side notices that the way is lost where
+nothing else tells, and the relay that the editor's machine sleeps or has gone. While the way is lost the
+editor's connection is kept, and the editor told to attach again as soon as a relay answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Awaitable, Callable
+from typing import Literal, Protocol
+
+from rayside.dap.additions import BEAT, FORWARD_ENDED, LEFT, RELAY_GONE, WAY_BACK, WAY_LOST
+from rayside.dap.framing import Decoder, FramingError, Message, encode
+from rayside.errors import RaysideError
+from rayside.event_loop import within
+from rayside.plain import line
+from rayside.reach.exchange import Exchange, answer, end, is_relay_ending, waiting
+from rayside.reach.patience import Pace, Patience
+
+# What a forward leads to.
+Speaks = Literal["http", "https", "dap"]
+
+# Seconds for a relay to answer whether it is there, and between two tries to find it.
+_ANSWER, _PAUSE = 5.0, 1.0
+# Seconds for the relay to close what the editor has left, and for the editor to take leave.
+_GOODBYE = 5.0
+# Seconds for the same where the forward ends: its process has to be gone within one.
+_SOON = 0.4
+_CHUNK = 65_536
+# The most characters of why a way is lost: the other side may have chosen them.
+_LONGEST = 300
+
+
+class Way(Protocol):
+    """A stream of bytes to the relay's port."""
+
+    async def read(self) -> bytes:
+        """Returns the next bytes; empty at the end. Raises RaysideError, OSError."""
+
+    async def send(self, data: bytes, /) -> None:
+        """Raises RaysideError, OSError."""
+
+    async def close(self) -> None: ...
+
+
+class Carrier:
+    """Serves one editor, in `run`.
+
+    Args:
+        open_way: opens a way; it raises RaysideError, OSError or TimeoutError where there is none within
+            some seconds.
+        log: takes a line for each thing that happens.
+        pace: is shared by all editors of the port.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        open_way: Callable[[], Awaitable[Way]],
+        *,
+        log: Callable[[str], None],
+        patience: Patience,
+        pace: Pace,
+    ) -> None:
+        self._reader, self._writer, self._open_way = reader, writer, open_way
+        self._log, self._patience, self._pace = log, patience, pace
+        self._exchange = Exchange()
+        self._seq = itertools.count(1)
+        self._way: Way | None = None
+        # What the editor said, on its way to the relay: one that takes nothing keeps it for ever.
+        self._sending: asyncio.Future[None] | None = None
+        self._missed = 0
+        self._attached = asyncio.Event()
+        self._attached_at = 0.0  # the moment, of the event loop's clock
+        # Whether this side waits for the editor to take what came: then nothing more is read.
+        self._stuck = False
+
+    async def run(self) -> None:
+        """Serves the editor to its end; its streams are left to the caller to close. Raises as `open_way`."""
+        way = self._way = await self._open_way()
+        reading = asyncio.create_task(self._read_editor())
+        try:
+            lost = await self._carried(way, reading)
+            if lost and self._exchange.outlasts:
+                self._log(f"the way of an editor is lost: {line(lost, _LONGEST)}")
+                await self._outlasted(lost, reading)
+        except asyncio.CancelledError:
+            if self._exchange.outlasts:
+                self._tell(*end("Rayside's forward to the debug relay has ended.", FORWARD_ENDED))
+            raise
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    # --- while the way is there ------------------------------------------------------------
+
+    async def _carried(self, way: Way, reading: asyncio.Task[None]) -> str:
+        """Copies both ways; returns why the way was lost, empty where the editor has left."""
+        down = asyncio.create_task(self._read_way(way))
+        beating = asyncio.create_task(self._beat(way))
+        try:
+            await asyncio.wait({down, beating, reading}, return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                return down.result() if down.done() else beating.result()
+            await self._leave(way, down, _GOODBYE)
+            return ""
+        except asyncio.CancelledError:
+            if self._attached.is_set():
+                await self._leave(way, down, _SOON)
+            raise
+        finally:
+            self._way = None
+            if self._sending is not None:
+                self._sending.cancel()
+            for task in (down, beating):
+                task.cancel()
+            try:
+                await asyncio.gather(down, beating, return_exceptions=True)
+            finally:  # The forward may end just now.
+                await way.close()
+
+    async def _leave(self, way: Way, down: asyncio.Task[str], seconds: float) -> None:
+        """Tells the relay that the editor does not come back, and waits until it has closed the way."""
+
+        async def left() -> None:
+            if self._attached.is_set():
+                with contextlib.suppress(OSError, RaysideError):
+                    await way.send(_event(LEFT))
+            await asyncio.wait({down})
+
+        with contextlib.suppress(asyncio.TimeoutError):
+            await within(seconds, left())
+
+    async def _read_editor(self) -> None:
+        """Passes on what the editor says, and answers it while there is no way; returns when it has gone."""
+        decoder = Decoder()
+        with contextlib.suppress(OSError, FramingError):
+            while data := await self._reader.read(_CHUNK):
+                for message in decoder.feed(data):
+                    if (way := self._way) is None:
+                        self._answer(message)
+                        continue
+                    self._exchange.asked(message)
+                    # Where it can't be sent, it is answered when the way counts as lost.
+                    sending = self._sending = asyncio.ensure_future(way.send(encode(message)))
+                    await asyncio.wait({sending})
+                    with contextlib.suppress(OSError, RaysideError, asyncio.CancelledError):
+                        sending.result()
+
+    async def _read_way(self, way: Way) -> str:
+        """Passes on what the relay says; returns why that has ended."""
+        decoder, data = Decoder(), b""
+        try:
+            while data := await way.read():
+                self._missed = 0
+                for message in decoder.feed(data):
+                    if message.get("event") == BEAT:
+                        continue
+                    if is_relay_ending(message) and self._exchange.attached:
+                        return "the debug relay has ended"
+                    self._exchange.answered(message)
+                    self._writer.write(encode(message))
+                    if self._exchange.attached and not self._attached.is_set():
+                        self._attached_at = asyncio.get_running_loop().time()
+                        self._attached.set()
+                self._stuck = True
+                with contextlib.suppress(ConnectionError):  # The editor has gone, which its reader notices.
+                    await self._writer.drain()
+                self._stuck = False
+        except RaysideError as error:
+            return error.message
+        except FramingError:
+            self._writer.write(data)  # Whoever asks sees for itself what answers.
+            return "what answers there is no debug relay"
+        except OSError as error:
+            return error.strerror or str(error)
+        return "the connection was closed"
+
+    async def _beat(self, way: Way) -> str:
+        """Sends beats once the editor is attached; returns why the way counts as lost."""
+        await self._attached.wait()
+        every, most = self._patience.every, self._patience.most_missed
+        # After a sleep of this machine the clock may have gone on, but no beat was missed.
+        while self._missed <= most:
+            if not self._stuck:
+                self._missed += 1
+            with contextlib.suppress(OSError, RaysideError, asyncio.TimeoutError):
+                await within(every, way.send(_event(BEAT)))
+            await asyncio.sleep(every)
+        return f"nothing has come from there for {every * most:g} s"
+
+    # --- while it is lost ------------------------------------------------------------------
+
+    async def _outlasted(self, lost: str, reading: asyncio.Task[None]) -> None:
+        """Keeps the editor until a relay answers, and has it attach again; or ends it, and says why."""
+        patience = self._patience
+        pause = self._pace.after(asyncio.get_running_loop().time() - self._attached_at)
+        self._tell(
+            waiting(
+                f"The connection to the cluster is lost: {line(lost, _LONGEST)}. Rayside looks for it for at "
+                f"most {_time(patience.lost)}. What is stopped there waits for up to {_time(patience.away)}."
+            ),
+            *self._exchange.unanswered("the connection to the cluster was lost"),
+        )
+        await asyncio.wait({reading}, timeout=pause)
+        reason = await self._relay_again(reading)
+        if reading.done():
+            return
+        self._log(f"an editor that had lost its way: {reason}")
+        if reason == WAY_BACK:
+            text = "The cluster is there again: the debugger attaches again."
+            self._tell(*end(text, reason, self._exchange.restart))
+        elif reason == RELAY_GONE:
+            text = "The cluster is there again without its debug relay, so this session ends."
+            self._tell(*end(f"{text} ./invokew up begins a relay; then attach again.", reason))
+        else:
+            text = f"The cluster was not reached for {_time(patience.lost)}, so this session ends."
+            self._tell(*end(f"{text} ./invokew status shows when it is there again.", reason))
+        await asyncio.wait({reading}, timeout=_GOODBYE)
+
+    async def _relay_again(self, reading: asyncio.Task[None]) -> str:
+        """Returns what has become of the way; it returns, too, when the editor has gone."""
+        clock = asyncio.get_running_loop().time
+        until, absent_until = clock() + self._patience.lost, 0.0
+        while not reading.done() and clock() < until:
+            try:
+                is_there = await _answers(await self._open_way())
+            except (RaysideError, OSError, asyncio.TimeoutError):
+                absent_until = 0.0
+            else:
+                if is_there:
+                    return WAY_BACK
+                absent_until = absent_until or clock() + self._patience.absent
+                if clock() >= absent_until:
+                    return RELAY_GONE
+            await asyncio.wait({reading}, timeout=min(_PAUSE, self._patience.absent))
+        return WAY_LOST
+
+    def _answer(self, message: Message) -> None:
+        reply = answer(message, "the connection to the cluster is lost; Rayside looks for it")
+        if reply is not None:
+            self._tell(reply)
+        if message.get("command") == "disconnect":
+            self._writer.close()
+
+    def _tell(self, *messages: Message) -> None:
+        """Says something of our own to the editor."""
+        for message in messages:
+            self._writer.write(encode({"seq": next(self._seq), **message}))
+
+
+async def _answers(way: Way) -> bool:
+    """Returns whether a relay answers at the end of a way, which is closed. Raises TimeoutError."""
+
+    async def answered() -> bool:
+        await way.send(encode({"seq": 1, "type": "request", "command": "initialize", "arguments": {}}))
+        decoder = Decoder()
+        while data := await way.read():
+            if any(message.get("type") == "response" for message in decoder.feed(data)):
+                return True
+        return False
+
+    try:
+        return await within(_ANSWER, answered())
+    except asyncio.TimeoutError:  # This comes first: it is an OSError, too, from Python 3.11 on.
+        raise
+    except (RaysideError, OSError, FramingError):
+        return False
+    finally:
+        await way.close()
+
+
+def _event(name: str) -> bytes:
+    return encode({"seq": 0, "type": "event", "event": name})
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"

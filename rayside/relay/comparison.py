@@ -1,0 +1,314 @@
+"""Comparison: one expression evaluated in all stopped tasks side by side, its values grouped.
+
+Each value is summed up in its process (evaluated/summary.py). Only a task that a session holds is asked, by
+its connection, in its thread: see docs/adr/0033-only-what-a-debugger-holds-is-compared.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from rayside.dap.expressions import refusal_of
+from rayside.dap.framing import Message
+from rayside.errors import DebuggerGone, RequestFailed
+from rayside.plain import line
+from rayside.relay.connection import SOON
+from rayside.relay.debuggee import Debuggee
+from rayside.relay.fan_out import ANSWERING, GONE, LACKS, Answer, BackgroundTasks, row, taken, together
+from rayside.relay.schemas import Many, Number, Real, Refused, Text, choice, record
+from rayside.relay.sent import call
+from rayside.relay.worker import Worker
+from rayside.worker.evaluated import shown, summary
+from rayside.worker.redaction import REDACTED
+
+# The most characters of all groups in JSON: an editor that leaves more than 16 MiB unread is dropped
+# (editor.py).
+MOST_CHARACTERS = 8_000_000
+# From so many numbers on one can lie far from the others.
+_CROWD = 3
+# The limit of the modified z-score, and its factor: Iglewicz and Hoaglin, How to Detect and Handle Outliers,
+# 1993.
+_MOST_Z, _FACTOR = 3.5, 0.6745
+ERROR, NAN, SHAPE, OUTLIER = "error", "nan", "shape", "outlier"
+_ORDER = (ERROR, NAN, SHAPE, OUTLIER, "")
+
+
+@dataclass
+class _Group:
+    value: Message
+    tasks: list[Message] = field(default_factory=list)
+    mark: str = ""
+
+    @property
+    def measures(self) -> tuple[float, ...]:
+        """Returns the numbers by which it can lie far from others: those of an array are three."""
+        number = self.value.get("number")
+        if number is not None:
+            return (number,)
+        measures = (self.value.get("min"), self.value.get("max"), self.value.get("mean"))
+        return () if None in measures else measures  # type: ignore[return-value]
+
+    @property
+    def form(self) -> str:
+        """Returns all that is not the content: types, shapes, and lengths of containers."""
+        names = ["kind", "type", "shape", "dtype", *(["size"] if self.value["kind"] == "container" else [])]
+        columns = [(column.get("name"), column.get("dtype")) for column in self.value.get("columns", [])]
+        return json.dumps([*map(self.value.get, names), columns])
+
+
+def grouped(told: Sequence[tuple[Message, Message]], most: int = MOST_CHARACTERS) -> Message:
+    """Groups tasks by their values, each a pair of a value and a row; of both the first ones of a group stay.
+
+    Args:
+        told: a value is as `rayside.worker.evaluated.summary` has it.
+        most: about the most characters of JSON.
+
+    Returns:
+        `{"tasks": how many have told a value, "groups": [{"value", "count", "mark", "alike": bool,
+        "tasks": the rows}], "left_out": the tasks of the groups that are too many,
+        "numbers": {"count", "min", "median", "max"}, or None where no value is a finite number}`.
+
+        Groups are in the order of their marks: `error`, the expression raises; `nan`, there is NaN or an
+        infinity in it; `shape`, another type, shape, or length of a container than the most tasks have;
+        `outlier`, a number far from the others (of an array min, max or mean). Those without a mark follow,
+        the largest first. A number is far where its modified z-score, 0.6745 |x - median| / MAD, is above
+        3.5; MAD is the median of all |x - median|. Where that is 0, more than half of them being the same,
+        each other number is. Of fewer than three none is. `alike`: another group shows the same, and
+        differs from it in what is not shown.
+    """
+    groups: dict[str, _Group] = {}
+    for value, task in told:
+        groups.setdefault(json.dumps(value, sort_keys=True), _Group(value)).tasks.append(task)
+    every = list(groups.values())
+    _mark(every)
+    every.sort(key=lambda group: (_ORDER.index(group.mark), -len(group.tasks)))
+    shown = Counter(map(_shown, every))
+    rows: list[Message] = []
+    left_out = 0
+    for group in every:
+        value = {name: part for name, part in group.value.items() if name != "digest"}
+        row = {
+            "value": value,
+            "count": len(group.tasks),
+            "mark": group.mark,
+            "alike": shown[_shown(group)] > 1,
+        }
+        most -= len(json.dumps([row, group.tasks]))
+        if most < 0 and rows:
+            left_out += len(group.tasks)
+        else:
+            rows.append({**row, "tasks": group.tasks})
+    return {"tasks": len(told), "groups": rows, "left_out": left_out, "numbers": _numbers(every)}
+
+
+def _shown(group: _Group) -> str:
+    return json.dumps({name: part for name, part in group.value.items() if name != "digest"})
+
+
+def _mark(groups: Sequence[_Group]) -> None:
+    forms: Counter[str] = Counter()
+    for group in groups:
+        if group.value["kind"] != ERROR:
+            forms[group.form] += len(group.tasks)
+    common = [form for form, count in forms.items() if count == max(forms.values())]
+    usual = common[0] if len(common) == 1 else None
+    far = {id(group) for group in _far(groups)}
+    for group in groups:
+        if group.value["kind"] == ERROR:
+            group.mark = ERROR
+        elif group.value.get("nan", 0) or group.value.get("inf", 0):
+            group.mark = NAN
+        elif group.form != usual:
+            group.mark = SHAPE
+        elif id(group) in far:
+            group.mark = OUTLIER
+
+
+def _far(groups: Sequence[_Group]) -> Iterator[_Group]:
+    """Yields the groups whose numbers lie far from the others; see `grouped`."""
+    for width in (1, 3):
+        measured = [group for group in groups if len(group.measures) == width]
+        if sum(len(group.tasks) for group in measured) < _CROWD:
+            continue
+        for place in range(width):
+            middle = _median(_each(measured, place))
+            deviation = median(abs(number - middle) for number in _each(measured, place))
+            for group in measured:
+                distance = abs(group.measures[place] - middle)
+                if deviation == 0:
+                    far = not math.isclose(group.measures[place], middle)
+                else:
+                    far = _FACTOR * distance / deviation > _MOST_Z
+                if far:
+                    yield group
+
+
+def _each(groups: Sequence[_Group], place: int) -> list[float]:
+    """Returns a number for each task."""
+    return [group.measures[place] for group in groups for _ in group.tasks]
+
+
+def _median(numbers: Sequence[float]) -> float:
+    middle = median(numbers)
+    # The sum of the two in the middle may be too large.
+    return middle if math.isfinite(middle) else 2 * median(number / 2 for number in numbers)
+
+
+def _numbers(groups: Sequence[_Group]) -> dict[str, Any] | None:
+    numbers = _each([group for group in groups if len(group.measures) == 1], 0)
+    if not numbers:
+        return None
+    return {"count": len(numbers), "min": min(numbers), "median": _median(numbers), "max": max(numbers)}
+
+
+# The most tasks that are asked at once, the most frames of one among which the user's is sought, the most
+# characters of a debuggee's answer, and of a value in ours.
+MOST, _FRAMES, _LONGEST, _LONGEST_SHOWN = 5_000, 50, 100_000, 500
+
+_SILENT = f"it did not answer within {ANSWERING:g} s, and was interrupted"
+_INTERRUPTED = "its evaluation was interrupted: it goes on, or that was cancelled"
+_BUSY = "it evaluates something else: ask again once that has ended"
+_WENT_ON = "it has gone on meanwhile"
+_WAITS = "it waits for a debugger, and is asked once one has it"
+
+_NUMBERS = itertools.count()
+_COUNT, _REAL, _NAME = Number(most=2**63 - 1), Real(), Text(summary.LONGEST_NAME)
+_MEASURES: dict[str, Any] = {
+    **dict.fromkeys(("nan", "inf", "sample"), _COUNT),
+    **dict.fromkeys(("min", "max", "mean"), _REAL),
+}
+_VALUE = record(
+    *("kind", "type", "shown", "digest"),
+    kind=choice("number array table text container object error"),
+    type=_NAME,
+    shown=Text(shown.LONGEST + 100),
+    digest=Text(100),
+    number=_REAL,
+    size=_COUNT,
+    shape=Many(_COUNT, summary.MOST_DIMENSIONS),
+    dtype=_NAME,
+    device=_NAME,
+    columns=Many(record("name", "dtype", name=_NAME, dtype=_NAME, **_MEASURES), summary.SHOWN_COLUMNS),
+    **_MEASURES,
+)
+_RULE = record("thread", "value", thread=_NAME, value=_VALUE)
+
+
+async def compared(
+    expression: object,
+    workers: Iterable[Worker],
+    work: BackgroundTasks,
+    waiting: Callable[[], Coroutine[Any, Any, list[Debuggee]]] | None = None,
+) -> Message:
+    """Evaluates in the user's innermost frame of each thread of these workers that is stopped.
+
+    Args:
+        waiting: gives those that wait for a debugger, which are named only.
+
+    Returns:
+        `{"expression", ...what `grouped` returns, "failed": [a row, with "why" and "waiting": bool]}`. A row
+        of a task is `{"task", "pid", "node", "thread", "workerId", "submissionId"}`. A `tasks` of 0 says that
+        nothing is stopped, or that none of it has answered.
+
+    Raises Refused, before anybody is asked, where it is no expression.
+    """
+    if not isinstance(expression, str):
+        raise Refused("`expression` has to be a text")
+    if problem := refusal_of(expression):
+        raise Refused(problem)
+    looking = work.start(waiting()) if waiting is not None else None
+    stops = [(worker, thread) for worker in workers for thread in sorted(worker.stops)]
+    asked = {
+        work.start(_ask(worker, thread, expression)): row(worker.described_at(thread), _name(worker, thread))
+        for worker, thread in stops[:MOST]
+    }
+    told, failed = [], []
+    # What takes longer is not given up: its own patience ends it, and interrupts what it evaluates.
+    for task, answer in await together(asked):
+        if isinstance(answer, str):
+            failed.append({**task, "why": answer, "waiting": False})
+        else:
+            told.append((answer["value"], {**task, "thread": answer["thread"]}))
+    wait = await looking if looking is not None else []
+    failed += [{**row(debuggee, ""), "why": _WAITS, "waiting": True} for debuggee in wait]
+    # Not here: it takes a moment, in which editors wait.
+    groups = await asyncio.to_thread(grouped, told)
+    left_out = groups["left_out"] + len(stops[MOST:])
+    return {"expression": expression, **groups, "left_out": left_out, "failed": failed}
+
+
+async def _ask(worker: Worker, thread: int, expression: str) -> Answer:
+    stop, began = worker.stops.get(thread), time.monotonic()
+    try:
+        answer = await _evaluated(worker, thread, expression)
+    except DebuggerGone:
+        return GONE
+    except RequestFailed as error:
+        why = worker.masks.text(error.message)
+        answer = _SILENT if time.monotonic() - began >= ANSWERING else line(why, _LONGEST_SHOWN)
+    # Nobody but the relay interrupts it: upon `cancel`, or before its thread resumes.
+    if not isinstance(answer, str) and answer["value"]["type"] == KeyboardInterrupt.__name__:
+        answer = _INTERRUPTED
+    if isinstance(answer, str):
+        return _WENT_ON if worker.stops.get(thread) is not stop else answer
+    value = await _masked(worker, expression, answer["value"])
+    return {"thread": worker.masks.text(answer["thread"]), "value": value}
+
+
+async def _evaluated(worker: Worker, thread: int, expression: str) -> Answer:
+    """Returns the answer of one thread. Raises RequestFailed, DebuggerGone."""
+    connection = worker.connection
+    if not connection.has_package:
+        return LACKS
+    body = await connection.client.request(
+        "stackTrace", {"threadId": thread, "levels": _FRAMES}, timeout=ANSWERING
+    )
+    frames = [frame for frame in body.get("stackFrames") or [] if isinstance(frame.get("id"), int)]
+    # Those of libraries are shown as subtle, where they are shown.
+    users = [frame for frame in frames if frame.get("presentationHint") != "subtle"]
+    if not frames:
+        return _WENT_ON
+    frame = [*users, *frames][0]["id"]
+    # Ours would wait behind it, and the end of our patience would interrupt it.
+    if not await connection.is_free(SOON):
+        return _BUSY
+    number = next(_NUMBERS)
+    # In a thread of its own, so at once; what begins too late there evaluates nothing.
+    await connection.tell(SOON, summary.asked, number, ANSWERING)
+    text = await connection.users_literal(
+        call(summary.summary, number, expression, worker.masks.known), frame, timeout=ANSWERING
+    )
+    return taken(text, _RULE, _LONGEST)
+
+
+async def _masked(worker: Worker, expression: str, value: Message) -> Message:
+    """Returns a value without secrets: one that the expression's names call secret shows nothing at all."""
+    # An error is a sentence, which a name in the expression does not make a secret.
+    asked = {"expression": "" if value["kind"] == "error" else expression}
+    body = {"result": value["shown"], "type": value["type"]}
+    body = await worker.masks.response("evaluate", asked, body)
+    if body["result"] == REDACTED:
+        name = worker.masks.text(value["type"])
+        return {"kind": "object", "type": name, "shown": REDACTED, "digest": value["digest"]}
+    columns = [_without_secrets(worker, column) for column in value.get("columns", [])]
+    value = {**_without_secrets(worker, value), "shown": line(body["result"], _LONGEST_SHOWN)}
+    return {**value, "columns": columns} if columns else value
+
+
+def _without_secrets(worker: Worker, document: Message) -> Message:
+    """Returns a value or a column with the secrets taken out of what names it."""
+    names = {name: document[name] for name in ("name", "type", "dtype", "device") if name in document}
+    return {**document, **{name: worker.masks.text(text) for name, text in names.items()}}
+
+
+def _name(worker: Worker, thread: int) -> str:
+    return "MainThread" if thread == worker.main_thread else ""

@@ -1,0 +1,99 @@
+"""Configuration of the relay's process, for it and for the steps that start it: imports none of the relay."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+from rayside.worker.redaction import SecretNames
+
+# In a pod these say what is masked: the file is in the image.
+NAMES, VALUES = "RAYSIDE_MASKED_NAMES", "RAYSIDE_MASKED_VALUES"
+# These names look secret, and in Python they are a loop's variable or the words of a text.
+_USUAL = "!key,!keys,!tokens"
+
+
+@dataclass(frozen=True)
+class Masking:
+    """Says what is masked.
+
+    Attributes:
+        names: a rule as `SecretNames` has it, besides what looks secret; "none": mask nothing at all.
+        values: a regular expression; what it matches is masked everywhere. Empty: none.
+    """
+
+    names: str = ""
+    values: str = ""
+
+    @property
+    def is_on(self) -> bool:
+        return self.names.strip().lower() != "none"
+
+    @cached_property
+    def secret(self) -> SecretNames:
+        """Returns which names are secret."""
+        return SecretNames(self.rule)
+
+    @property
+    def rule(self) -> str:
+        return f"{_USUAL},{self.names}"
+
+
+UNSET = Masking()
+
+
+def digest_of(token: str) -> bytes:
+    """Returns what a relay knows of the token, which may be out of its own reach (`rayside.relay_actor`).
+
+    Of a token that is random and long it tells nothing.
+    """
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def variables(masking: Masking) -> dict[str, str]:
+    """Returns the variables that say what is masked; the value is empty where nothing is said."""
+    return {NAMES: masking.names, VALUES: masking.values}
+
+
+@dataclass(frozen=True)
+class Config:
+    """The configuration of the process."""
+
+    host: str
+    port: int
+    dashboard: str
+    token_file: Path
+    shared_files: bool
+    masking: Masking = UNSET
+    # Whether Ray asks for that token, too; where it does not, it is the relay's alone.
+    rays_token: bool = True
+    # The name of whom it is for where several people debug on that Ray.
+    user: str = ""
+
+    @classmethod
+    def read(cls, file: Path, environment: Mapping[str, str] = os.environ) -> Config:
+        """Reads `file`. Raises OSError, ValueError, KeyError or TypeError unless it is a configuration."""
+        document = json.loads(file.read_text())
+        host, masking = str(document["host"]), document.get("masking") or {}
+        return cls(
+            host=host,
+            port=int(document["port"]),
+            dashboard=str(document["dashboard"]),
+            token_file=Path(document["token_file"]),
+            shared_files=document["shared_files"] is True,
+            masking=Masking(
+                str(masking.get("names") or environment.get(NAMES, "")),
+                str(masking.get("values") or environment.get(VALUES, "")),
+            ),
+            rays_token=document.get("rays_token") is not False,
+            user=str(document.get("user") or ""),
+        )
+
+    def document(self) -> str:
+        """Returns the text that `read` reads."""
+        return json.dumps({**asdict(self), "token_file": str(self.token_file)})

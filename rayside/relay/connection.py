@@ -1,0 +1,211 @@
+"""Holds the relay's connection to one debuggee: what is asked there, and whether it has our package."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, ParamSpec
+
+from rayside.dap.channel import OnEvent
+from rayside.dap.client import QUIETLY, Client, Introduction
+from rayside.dap.framing import Message
+from rayside.errors import DebuggerGone, RequestFailed
+from rayside.relay import messages
+from rayside.relay.debuggee import Debuggee
+from rayside.relay.sent import call
+from rayside.worker import evaluated
+from rayside.worker.evaluated import interruption
+
+# Seconds for a debuggee's answer to an editor's request, before the debuggee counts as frozen.
+PATIENCE = 15.0
+# Seconds for what a debuggee answers within milliseconds unless it is frozen.
+SOON = 2.0
+# Seconds that an evaluation has to end by itself before its thread resumes.
+GRACE = 0.5
+# Seconds for each answer while the relay detaches: the cluster is to run on.
+DETACHING = 0.6
+# Seconds for what is in flight when the relay detaches: whoever leaves earlier spoils the debuggee (see
+# `client`), and while a thread evaluates, it can't resume anyway.
+DRAINING = 60.0
+# Seconds for a debuggee that does not answer while it is attached to. Waiting costs nobody anything, and
+# detaching in haste would spoil it.
+ATTACHING = 600.0
+
+# Without a mapping, debugpy says that a file which the editor can't see isn't there; with one that
+# matches nothing, it serves the text.
+_NOWHERE = {"localRoot": "/rayside/nowhere", "remoteRoot": "/rayside/nowhere"}
+
+_P = ParamSpec("_P")
+
+
+class Connection:
+    """Asks one debuggee.
+
+    Attributes:
+        patience: seconds for an answer: many before the debuggee runs, for all has to be set by then.
+        protocol: the PROTOCOL of the package that the debuggee has; None where it can't import it.
+    """
+
+    def __init__(self, debuggee: Debuggee, on_event: OnEvent) -> None:
+        self.patience = ATTACHING
+        self.protocol: object = None
+        self._debuggee, self._on_event = debuggee, on_event
+        self._client: Client | None = None
+        # Those that an editor asked for, and those of ours that run the user's code.
+        self._users: set[asyncio.Future[Message]] = set()
+        self._ours: set[asyncio.Future[Message]] = set()
+        self._name = secrets.token_hex(8)
+
+    @property
+    def client(self) -> Client:
+        """Returns the connection. Raises DebuggerGone before it is attached."""
+        if self._client is None:
+            raise DebuggerGone(f"{self._debuggee.title} is not attached", hint="Wait for it to be listed.")
+        return self._client
+
+    async def attach(
+        self,
+        options: Mapping[str, Any],
+        configure: Callable[[], Awaitable[None]],
+        introduction: Introduction | None = None,
+    ) -> None:
+        """Attaches; `configure` is awaited before the debuggee runs.
+
+        Raises AlreadyDebugged, AttachFailed, DebuggerGone, and what the introduction raises.
+        """
+        debuggee = self._debuggee
+        client = self._client = await Client.connect(
+            debuggee.host, debuggee.port, on_event=self._on_event, tables=messages
+        )
+        try:
+            await client.attach(
+                path_mappings=[_NOWHERE],
+                options=options,
+                configure=configure,
+                exception_filters=None,
+                prove=debuggee.prove,
+                introduction=introduction,
+                timeout=ATTACHING,
+            )
+        except BaseException:
+            await client.disconnect(timeout=DETACHING)
+            raise
+
+    async def begin(self) -> None:
+        """Learns whether the debuggee can import our package, of this version. Raises DebuggerGone."""
+        self.protocol = await self.literal(call(evaluated.begin, self._name), timeout=ATTACHING)
+
+    @property
+    def has_package(self) -> bool:
+        """Returns whether our functions can be called there; without them it is plain debugpy's."""
+        return self.protocol == evaluated.PROTOCOL
+
+    async def detach(self, give_back: Callable[[], Awaitable[None]]) -> None:
+        """Detaches, after `give_back`: the debuggee runs on without us."""
+        if self._client is None:
+            return
+        with contextlib.suppress(DebuggerGone):
+            await self._interrupt_all()
+            await give_back()
+        await self._client.disconnect(timeout=DETACHING, drain=DRAINING)
+
+    async def answer(self, command: str, arguments: Message, timeout: float = PATIENCE) -> Message:
+        """Sends a request; returns the debuggee's whole response. Raises as `Client.answer`."""
+        if command != "evaluate":
+            return await self.client.answer(command, arguments, timeout=timeout)
+        return await self._evaluated(arguments, timeout, self._users)
+
+    async def _evaluated(
+        self, arguments: Message, timeout: float, evaluations: set[asyncio.Future[Message]]
+    ) -> Message:
+        """Evaluates; until the response has come it is one of these evaluations, also where nobody waits."""
+        evaluation = self.client.asked("evaluate", arguments)
+        evaluations.add(evaluation)
+        evaluation.add_done_callback(evaluations.discard)
+        try:
+            return await self.client.within(timeout, "evaluate", evaluation)
+        except RequestFailed:  # it takes too long
+            await self.interrupt()
+            raise
+
+    async def interrupt(self) -> None:
+        """Ends what is evaluated in its threads; what can't be interrupted runs on."""
+        with contextlib.suppress(RequestFailed, DebuggerGone):
+            await self.tell(SOON, interruption.interrupt)
+
+    async def end_evaluations(self) -> None:
+        """Makes its threads ready to resume: what does not end by itself soon is interrupted."""
+        if evaluations := self._users | self._ours:
+            await asyncio.wait(evaluations, timeout=GRACE)
+        await self._interrupt_all()
+
+    async def _interrupt_all(self) -> None:
+        """Interrupts until nothing is evaluated: what is queued begins once another has ended."""
+        while evaluations := self._users | self._ours:
+            await self.interrupt()
+            ended, _ = await asyncio.wait(evaluations, timeout=SOON, return_when=asyncio.FIRST_COMPLETED)
+            if not ended:
+                return
+
+    async def is_free(self, timeout: float) -> bool:
+        """Waits for what an editor has evaluated here; returns whether nothing of that is left."""
+        if self._users:
+            await asyncio.wait(self._users, timeout=timeout)
+        return not self._users
+
+    async def run(self, expression: str, timeout: float, frame: int | None = None) -> Message:
+        """Evaluates an expression of ours; returns the answer's body. Raises RequestFailed, DebuggerGone."""
+        arguments: Message = {"expression": expression, "context": QUIETLY}
+        arguments |= {} if frame is None else {"frameId": frame}
+        return await self.client.request("evaluate", arguments, timeout=timeout)
+
+    async def literal(self, expression: str, frame: int | None = None, *, timeout: float = SOON) -> object:
+        """Returns the value of an expression that gives a literal; None where it raised."""
+        with contextlib.suppress(RequestFailed):
+            return _literal(await self.run(f"[{expression}]", timeout, frame))
+        return None
+
+    async def ask(
+        self,
+        timeout: float,
+        function: Callable[_P, object],
+        *arguments: _P.args,
+        **named: _P.kwargs,
+    ) -> object:
+        """Returns what a function of our package returns there; None where it raised, or is not there.
+
+        Raises DebuggerGone.
+        """
+        if not self.has_package:
+            return None
+        return await self.literal(call(function, *arguments, **named), timeout=timeout)
+
+    async def tell(
+        self,
+        timeout: float,
+        function: Callable[_P, object],
+        *arguments: _P.args,
+        **named: _P.kwargs,
+    ) -> None:
+        """Calls a function of our package there, if it has that. Raises RequestFailed, DebuggerGone."""
+        if self.has_package:
+            await self.run(call(function, *arguments, **named), timeout)
+
+    async def users_literal(self, expression: str, frame: int, *, timeout: float) -> object:
+        """Is `literal` for what runs the user's code: it is interrupted where it takes too long.
+
+        Raises RequestFailed, DebuggerGone.
+        """
+        arguments = {"expression": f"[{expression}]", "frameId": frame, "context": QUIETLY}
+        response = await self._evaluated(arguments, timeout, self._ours)
+        return _literal(response.get("body") or {})
+
+
+def _literal(body: Message) -> object:
+    try:
+        return ast.literal_eval(str(body.get("result", "")))[0]
+    except (ValueError, SyntaxError, TypeError, LookupError, RecursionError, MemoryError):
+        return None

@@ -1,0 +1,174 @@
+"""Masks secrets in what editors are shown: the values of secret names, and these values elsewhere.
+
+It keeps secrets off a screen that others see, and out of what an editor writes down. It is no boundary:
+whoever may evaluate code in a debuggee gets at whatever that has (docs/security.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from rayside.dap.framing import Message
+from rayside.errors import DebuggerGone
+from rayside.relay.config import Masking
+from rayside.relay.connection import PATIENCE, Connection
+from rayside.relay.sent import call
+from rayside.worker.evaluated import secret_values
+from rayside.worker.redaction import REDACTED, Redactor
+
+# The most values of one debuggee, and the most characters of all: the relay may have a thousand debuggees.
+# The most characters of the JSON that has them, in which each of theirs may take six.
+_MOST, _LONGEST_IN_ALL, _LONGEST_LIST = 100, 16_384, 100_000
+# The patterns are for so many characters of a text, which take a second at worst; known values for all of it.
+_MOST_BY_FORM = 200_000
+# The values of these types are seldom secrets, whatever their name: `max_tokens`, `is_token_valid`.
+_PLAIN = frozenset({"int", "float", "bool", "complex", "NoneType"})
+_QUOTED = re.compile(r"[\"']")
+_BRACES = re.compile(r"\{[^{}]*\}")
+_WORD = re.compile(r"[A-Za-z_][\w-]*")
+# After these an expression's result, or what it has changed, may be new.
+_CHANGING = frozenset({"evaluate", "setVariable", "setExpression"})
+# An editor asks these at every stop, and nobody changes anything by them: what the stop taught will do.
+_ASKED_OFTEN = frozenset({"watch", "hover"})
+# The fields of DAP that may show a value, and those that may only have one as a part of a name.
+_VALUES = frozenset({"value", "result", "text", "description", "message", "stackTrace", "output"})
+_NAMES = frozenset({"name", "evaluateName", "label", "detail"})
+_EMPTY = (None, "", "''", '""', "b''", "[]", "{}", "()")
+
+
+class Masks:
+    """Masks what one debuggee shows.
+
+    Attributes:
+        question: an expression for a debuggee that has our package; `take` takes its value.
+    """
+
+    def __init__(self, masking: Masking, connection: Connection) -> None:
+        self._masking, self._on, self._connection = masking, masking.is_on, connection
+        self._redactor = Redactor([], is_secret=masking.secret.include, quoted_only=True)
+        self._pattern = re.compile(masking.values) if masking.values else None
+        self._values: list[str] = []  # the newest first
+        self.question = call(secret_values.values, masking.rule) if self._on else "None"
+
+    async def learn(self) -> None:
+        """Learns the secret values that the debuggee has now; those that it had stay known."""
+        if not (self._on and self._connection.has_package):
+            return
+        try:
+            # A slow machine must not have secrets shown.
+            values = await self._connection.literal(self.question, timeout=PATIENCE)
+        except DebuggerGone:
+            return
+        self.take(values)
+
+    def take(self, values: object) -> None:
+        """Takes what the debuggee answered to `question`."""
+        # A debuggee may say anything.
+        if not isinstance(values, str) or len(values) > _LONGEST_LIST:
+            return
+        with contextlib.suppress(ValueError, RecursionError):
+            secrets = json.loads(values)
+            if isinstance(secrets, list):
+                self._know([value for value in secrets if isinstance(value, str)])
+
+    def _know(self, values: Sequence[str]) -> None:
+        """Keeps these values, and of those before as many as there is room for."""
+        newest_first = [*values, *(value for value in self._values if value not in values)][:_MOST]
+        totals = itertools.accumulate(map(len, newest_first))
+        kept = [value for value, total in zip(newest_first, totals, strict=True) if total <= _LONGEST_IN_ALL]
+        if kept != self._values:
+            self._values = kept
+            self._redactor.learn(kept)
+
+    @property
+    def known(self) -> tuple[str, list[str]] | None:
+        """Returns the rule of secret names and the values that are known; None where nothing is masked."""
+        return (self._masking.rule, self._values) if self._on else None
+
+    def text(self, text: str) -> str:
+        """Returns a text without secrets."""
+        if not self._on:
+            return text
+        text = self._redactor.known(text)
+        text = self._redactor.text(text[:_MOST_BY_FORM]) + text[_MOST_BY_FORM:]
+        return self._pattern.sub(REDACTED, text) if self._pattern is not None else text
+
+    def event(self, body: Message) -> Message:
+        """Masks an event's body in place; returns it."""
+        return self._in_place(body) if self._on else body
+
+    async def response(self, command: str, arguments: Message, body: Message) -> Message:
+        """Masks a response's body in place; returns it.
+
+        Args:
+            arguments: those of the request, with `expression` or `name` of what is shown.
+        """
+        if not self._on or command == "source":
+            return body
+        if command == "variables":
+            for variable in body.get("variables") or []:
+                # pydevd shows the key of a dict as its `repr`.
+                name = variable["name"].strip("\"' ").removeprefix("(return) ")
+                self._mask_value(variable, "value", [name])
+        elif command in _CHANGING:
+            if arguments.get("context") not in _ASKED_OFTEN:
+                await self.learn()
+            shown = str(arguments.get("expression") or arguments.get("name") or "")
+            self._mask_value(body, "result" if command == "evaluate" else "value", words(shown))
+        return self._in_place(body)
+
+    def _mask_value(self, document: Message, field: str, names: Sequence[str]) -> None:
+        """Masks a value, and what is in it, if a name of it is secret and it may be a text or have one."""
+        secret, value = self._masking.secret, document.get(field)
+        if value in _EMPTY or not any(map(secret.include, names)):
+            return
+        # What has things in it, and no quotes, has no text: those that have a secret's name are masked there.
+        plain = document.get("type") in _PLAIN or (
+            document.get("variablesReference") and not _QUOTED.search(str(value))
+        )
+        if plain and not any(map(secret.are_added, names)):
+            return
+        document[field] = REDACTED
+        if "variablesReference" in document:
+            document["variablesReference"] = 0
+        for count in ("namedVariables", "indexedVariables"):
+            document.pop(count, None)
+
+    def _in_place(self, document: Message) -> Message:
+        """Masks each text that may show a value, in place; returns the document."""
+        todo: list[Any] = [document]
+        while todo:
+            at = todo.pop()
+            if isinstance(at, list):
+                todo += at
+            elif isinstance(at, dict):
+                for name, value in at.items():
+                    if isinstance(value, str) and name in _VALUES:
+                        at[name] = self.text(value)
+                    elif isinstance(value, str) and name in _NAMES:
+                        at[name] = self._redactor.known(value)
+                    elif isinstance(value, (dict, list)) and name != "source":
+                        todo.append(value)
+        return document
+
+
+def masked_breakpoint(spec: Message, masking: Masking) -> Message:
+    """Returns a SourceBreakpoint whose message shows no expression that names something secret."""
+    message = spec.get("logMessage")
+    if not masking.is_on or not isinstance(message, str):
+        return spec
+
+    def unless_secret(found: re.Match[str]) -> str:
+        return REDACTED if any(map(masking.secret.include, words(found[0]))) else found[0]
+
+    return {**spec, "logMessage": _BRACES.sub(unless_secret, message)}
+
+
+def words(expression: str) -> list[str]:
+    """Returns the names in an expression, and the words in its texts: `d["key"]` has `d` and `key`."""
+    return _WORD.findall(expression[:_MOST_BY_FORM])

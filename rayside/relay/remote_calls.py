@@ -1,0 +1,260 @@
+"""Follows a step into Ray's `.remote()`: to the task which that call starts, wherever it runs.
+
+The thread that steps asks before it submits the task, and tells the task's id afterwards
+(evaluated/remote_calls.py). From the first on, every debuggee has tasks of that function wait for the id,
+which is a matter of milliseconds; from the second on, it stops at the first line of the task that has the id
+(evaluated/task_starts.py). The caller's frames are shown below the task's own, in each of its stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import itertools
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from weakref import WeakSet
+
+from rayside.dap.framing import Message
+from rayside.errors import DebuggerGone, RequestFailed
+from rayside.plain import line
+from rayside.relay.connection import PATIENCE, SOON
+from rayside.relay.debuggee import Stop
+from rayside.relay.fan_out import BackgroundTasks
+from rayside.relay.sent import call as expression_of
+from rayside.relay.translation import Ids, OfAStop, UnknownId
+from rayside.relay.worker import Worker, Workers
+from rayside.worker.evaluated import remote_calls, task_starts
+
+# Tasks that were stepped into and have not begun, at most; a newer one takes the place of the oldest.
+MOST_EXPECTED = 16
+# Of so many tasks it is known who called them, and so many frames of callers are shown below a task's own.
+MOST_KNOWN, MOST_FRAMES = 256, 200
+# Seconds for which the caller's stop is held back, so that the task's comes first. A worker that has to be
+# started takes longer, and so does a task that waits for resources.
+FIRST = 1.5
+_LONGEST_NAME = 100
+_ID = re.compile(r"[0-9a-f]{1,64}")
+
+
+@dataclass(eq=False)
+class RemoteCall:
+    """Call of `.remote()` that somebody steps into.
+
+    Attributes:
+        number: by which debuggees know it.
+        caller, thread: who made it.
+        key: the caller's own number of it.
+        function: the bare name of what is called.
+        frames: the caller's frames, with the debuggee that each is of; a label first.
+        task: the id of the task, in hex; empty while it is not known.
+        told: set once the editor knows of the task's stop, or none is waited for any more.
+    """
+
+    number: int
+    caller: Worker
+    thread: int
+    key: int
+    function: str
+    frames: list[tuple[Worker, Message]]
+    task: str = ""
+    told: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class RemoteCalls:
+    """Follows the steps of one debug session."""
+
+    def __init__(
+        self, workers: Workers, *, ids: Ids, work: BackgroundTasks, say: Callable[[str], None]
+    ) -> None:
+        self._workers, self._ids, self._work, self._say = workers, ids, work, say
+        self._numbers = itertools.count(1)
+        self._notice: WeakSet[Worker] = WeakSet()  # these tell of their calls
+        # Threads that step in, with the call that each has made since.
+        self._steps: dict[tuple[Worker, int], RemoteCall | None] = {}
+        self._expected: OrderedDict[int, RemoteCall] = OrderedDict()
+        self._known: OrderedDict[str, RemoteCall] = OrderedDict()  # by the task's id
+        self._ran: WeakSet[Worker] = WeakSet()  # these have begun such a task
+
+    def begin(self) -> None:
+        """Waits for no task any more: the editor has gone, or another has come."""
+        for call in [*self._expected.values()]:
+            self._drop(call)
+        self._steps.clear()
+        self._tell_all()
+
+    def forget(self, worker: Worker) -> None:
+        """Forgets a debuggee that has ended, or is another session's now."""
+        for step in [step for step in self._steps if step[0] is worker]:
+            del self._steps[step]
+
+    # --- the caller ----------------------------------------------------------------------
+
+    async def step_in(self, worker: Worker, thread: int) -> None:
+        """Notes that a thread is about to step in. Raises DebuggerGone."""
+        self._steps[worker, thread] = None
+        if worker in self._notice:
+            return
+        # Without Ray there is nothing to notice, until it is imported.
+        if await worker.connection.ask(SOON, remote_calls.begin) is True:
+            self._notice.add(worker)
+
+    def take(self, worker: Worker, body: Message) -> None:
+        """Takes what a debuggee tells; `body` is as `messages.EVENTS` has it."""
+        if body["what"] == "call":
+            self._work.start(self._called(worker, body))
+        elif body["what"] == "called":
+            self._submitted(worker, body)
+        elif body["what"] == "entered" and self._expected.pop(body["key"], None) is not None:
+            self._ran.add(worker)
+            self._tell_all()
+
+    async def _called(self, worker: Worker, body: Message) -> None:
+        """Answers a thread that is about to call: every debuggee knows, or it is not to be followed."""
+        step = worker, body.get("threadId", 0)
+        # What a debuggee tells unasked would hold up the others.
+        is_step = step in self._steps and self._steps[step] is None
+        if is_step:
+            self._steps[step] = call = RemoteCall(
+                next(self._numbers), *step, body["key"], body.get("function", ""), self._frames(worker, body)
+            )
+            self._expected[call.number] = call
+            if len(self._expected) > MOST_EXPECTED:
+                self._drop(next(iter(self._expected.values())))
+            await self._work.side_by_side([self._tell(each) for each in self._workers.values()])
+        with contextlib.suppress(RequestFailed, DebuggerGone):
+            await worker.installed.answer_thread(body.get("number", 0), is_step)
+
+    def _submitted(self, worker: Worker, body: Message) -> None:
+        made = [call for call in self._expected.values() if (call.caller, call.key) == (worker, body["key"])]
+        for call in [call for call in made if not call.task]:
+            call.task = body.get("taskId", "")
+            if _ID.fullmatch(call.task):
+                self._known[call.task] = call
+                if len(self._known) > MOST_KNOWN:
+                    self._known.popitem(last=False)
+            else:
+                self._drop(call)
+            self._tell_all()
+
+    def _drop(self, call: RemoteCall) -> None:
+        self._expected.pop(call.number, None)
+        call.told.set()
+
+    def _frames(self, worker: Worker, body: Message) -> list[tuple[Worker, Message]]:
+        title = replace(worker.debuggee, task=body.get("task") or worker.debuggee.task).title
+        label = {"name": f"called by: {title}", "line": 0, "column": 0, "presentationHint": "label"}
+        above = self._known.get(body.get("taskId", ""))
+        frames = [(worker, frame) for frame in [label, *body.get("frames", [])]]
+        return [*frames, *(above.frames if above else [])][:MOST_FRAMES]
+
+    # --- who may run the task ------------------------------------------------------------
+
+    async def put_into(self, worker: Worker) -> None:
+        """Puts the expected tasks into a debuggee. Raises DebuggerGone."""
+        if worker.debuggee.driver or worker.debuggee.parent:  # These run no tasks.
+            return
+        with contextlib.suppress(RequestFailed):
+            await worker.installed.expect_tasks(
+                lambda: {call.number: (call.function, call.task) for call in self._expected.values()}
+            )
+
+    async def _tell(self, worker: Worker) -> None:
+        # What is being attached to may have been configured already.
+        await worker.settled()
+        if not worker.has_left:
+            await self.put_into(worker)
+
+    def _tell_all(self) -> None:
+        for worker in self._workers.attached:
+            self._work.start(self.put_into(worker))
+
+    # --- stops ---------------------------------------------------------------------------
+
+    async def look_at_stop(self, worker: Worker, thread: int) -> None:
+        """Asks a stopped thread for its task's id, where it may run one that somebody has stepped into.
+
+        A thread that has stepped into a call itself is held back for a while, for the stop of its task.
+        """
+        await self._ask_task(worker, thread)
+        await self._let_task_stop_first(worker, thread)
+
+    async def _ask_task(self, worker: Worker, thread: int) -> None:
+        stop = worker.stops.get(thread)
+        if stop is None or worker not in self._ran:
+            return
+        top = {"threadId": thread, "levels": 1}
+        with contextlib.suppress(RequestFailed, DebuggerGone, LookupError, TypeError):
+            body = await worker.connection.client.request("stackTrace", top, timeout=PATIENCE)
+            frame = body["stackFrames"][0]["id"]
+            task = await worker.connection.literal(
+                expression_of(task_starts.task_id), frame, timeout=PATIENCE
+            )
+            stop.task_id = task if isinstance(task, str) else ""
+
+    async def _let_task_stop_first(self, worker: Worker, thread: int) -> None:
+        call = self._steps.pop((worker, thread), None)
+        if call is None:
+            return
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(call.told.wait(), FIRST)
+        if call.number in self._expected:
+            name = line(call.function, _LONGEST_NAME)
+            self._say(f"{name} has not begun yet; it stops at its first line then, if it can be debugged.")
+
+    def arrive(self, stop: Stop) -> RemoteCall | None:
+        """Notes a stop that the editor is told of; returns the call that a step went into, the first time."""
+        call = self._known.get(stop.task_id)
+        if call is None or call.told.is_set():
+            return None
+        call.told.set()
+        return call
+
+    # --- frames --------------------------------------------------------------------------
+
+    def with_callers(
+        self,
+        worker: Worker,
+        thread: int | None,
+        arguments: Mapping[str, object],
+        body: Message,
+        outward: Callable[[Worker, Message], Message],
+    ) -> Message:
+        """Returns the answer to `stackTrace` with the frames of the caller, and of its callers, at the end.
+
+        Args:
+            arguments: of the request.
+            body: of the answer, for the editor.
+            outward: gives a debuggee's document the editor's numbers and paths.
+        """
+        stop = worker.stops.get(thread) if thread is not None else None
+        call = self._known.get(stop.task_id) if stop is not None else None
+        frames = body.get("stackFrames")
+        if call is None or not isinstance(frames, list):
+            return body
+        start, levels = (_number(arguments.get(name)) for name in ("startFrame", "levels"))
+        own = body.get("totalFrames", start + len(frames))
+        end = start + levels if levels else own + len(call.frames)
+        below = [
+            {
+                "id": self._ids.outer(OfAStop(worker, thread), "frame", -1 - index),
+                **outward(caller, copy.deepcopy(frame)),
+            }
+            for index, (caller, frame) in enumerate(call.frames)
+            if start <= own + index < end
+        ]
+        return {**body, "stackFrames": [*frames, *below], "totalFrames": own + len(call.frames)}
+
+    def is_callers(self, frame: object) -> bool:
+        """Returns whether that is the editor's number of a frame of a caller, which has no variables."""
+        try:
+            return self._ids.inner(frame, "frame")[1] < 0
+        except UnknownId:
+            return False
+
+
+def _number(value: object) -> int:
+    return max(value, 0) if isinstance(value, int) else 0

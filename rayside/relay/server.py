@@ -1,0 +1,334 @@
+"""Debug relay: one DAP server that shows many debuggees to an editor as one process.
+
+Downstream are the editors; upstream is a `Worker` for each debuggee that `Discovery` finds. This module has
+the server, its connections, and which `DebugSession` an editor attaches to; `Dispatch` assigns the debuggees.
+Source: https://microsoft.github.io/debug-adapter-protocol/specification
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Callable
+from typing import Any
+
+from rayside.dap.additions import ALWAYS, ASK, AWAY, EVERY, TICKET, UNHEARD, WATCH
+from rayside.dap.framing import Message
+from rayside.errors import DebuggerGone, RaysideError, RequestFailed
+from rayside.relay.attach import CAPABILITIES, REFUSED, Presence, job_of, take_over_of
+from rayside.relay.comparison import compared
+from rayside.relay.config import UNSET, Masking, digest_of
+from rayside.relay.debug_session import DebugSession
+from rayside.relay.debuggee import Discovery
+from rayside.relay.dispatch import Dispatch
+from rayside.relay.editor import Editor
+from rayside.relay.editor_requests import SENT_UNASKED, Handler
+from rayside.relay.fan_out import BackgroundTasks
+from rayside.relay.schemas import Refused
+from rayside.relay.stacks import Stacks
+from rayside.relay.translation import UnknownId
+
+# Seconds for Ray's answer while an editor waits.
+_SOON = 2.0
+# So many requests of one editor may be in flight; it is not read any further until one is answered.
+MOST_REQUESTS = 256
+# The most connections, and the most of those that have not shown the token; the oldest of these makes room.
+MOST_CONNECTIONS, MOST_STRANGERS = 256, 32
+# Seconds that a connection has to show the token; an editor does in its second message.
+SHOWING = 10.0
+
+
+class Relay:
+    """Serves editors.
+
+    Args:
+        discovery: finds the debuggees.
+        digest: that of the token that `attach` has to bring (Ray's, where Ray has one): `digest_of`.
+        log: takes a line for each thing that happens; none has a secret in it.
+        user: the name of whom it is for where several people debug there; empty where Ray is one person's.
+        shared_files: whether editors see the debuggees' files under their own paths.
+        masking: what editors are not shown of debuggees.
+        every, away: as `Presence` takes them.
+    """
+
+    def __init__(
+        self,
+        discovery: Discovery,
+        *,
+        digest: bytes,
+        log: Callable[[str], None],
+        user: str = "",
+        shared_files: bool = False,
+        masking: Masking = UNSET,
+        every: float = EVERY,
+        away: float = AWAY,
+    ) -> None:
+        self._digest = digest
+        self._every, self._away = every, away
+        self._log = log
+        self._server: asyncio.Server | None = None
+        self._editors: dict[Editor, None] = {}  # the oldest first
+        self._work = BackgroundTasks(log)
+        self._discovery, self._shared, self._masking = discovery, shared_files, masking
+        self._user = user
+        self._dispatch = Dispatch(discovery, user=user, work=self._work, log=log)
+        self.sessions = self._dispatch.sessions
+        self._stacks = Stacks(self._dispatch, self._work)
+        # Editors attach one after the other, for each checks who is attached.
+        self._attaching = asyncio.Lock()
+        # These requests are answered on a connection that has not attached.
+        self._handlers: dict[str, Handler] = {
+            "attach": self._attach,
+            "debugger": self._who_debugs,
+            "disconnect": self._disconnect,
+            "initialize": self._initialize,
+            "pausedTasks": self._paused_tasks,
+            **dict.fromkeys(("compare", "stacks"), self._ask_all),
+            **dict.fromkeys(REFUSED, self._refuse),
+        }
+
+    # --- serving -------------------------------------------------------------------------
+
+    async def serve(self, host: str = "127.0.0.1", port: int = 5678) -> asyncio.Server:
+        """Starts listening; the event loop does the rest. Raises OSError."""
+        self._server = await asyncio.start_server(self._serve, host, port)
+        return self._server
+
+    async def close(self) -> None:
+        """Tells the editors, and detaches from every debuggee; what waits for an answer gets it first."""
+        if self._server is not None:
+            self._server.close()
+        self._dispatch.end()
+        await asyncio.gather(self._stacks.close(), *(session.close() for session in self.sessions))
+        self._work.cancel()
+        await asyncio.gather(*(editor.close() for editor in self._editors))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        editor = Editor(reader, writer, Presence(every=self._every, away=self._away))
+        if not self._has_room():
+            editor.drop()
+            return
+        self._editors[editor] = None
+        waiting = asyncio.get_running_loop().call_later(SHOWING, self._give_up, editor)
+        listening = self._work.start(self._end_when_away(editor))
+        answering: set[asyncio.Future[Any]] = set()
+        try:
+            async for request in editor.requests():
+                task = asyncio.ensure_future(self._answer(editor, request))
+                answering.add(task)
+                task.add_done_callback(answering.discard)
+                if len(answering) >= MOST_REQUESTS:
+                    await asyncio.wait(answering, return_when=asyncio.FIRST_COMPLETED)
+                if editor.gone:
+                    break
+        finally:
+            # Whatever is in flight is drained by `Worker.detach`, not given up here: see `Client`.
+            waiting.cancel()
+            self._editors.pop(editor, None)
+            if (session := self._session_of(editor)) is not None:
+                if editor.may_come_back and editor is session.editor:
+                    session.expect(editor)
+                else:
+                    session.left(editor)
+            listening.cancel()
+            await editor.close()
+
+    async def _end_when_away(self, editor: Editor) -> None:
+        """Ends an editor that nothing is heard of, so that tasks go on."""
+        await editor.presence.until_away()
+        editor.say(f"Nothing was heard of this editor for {self._away:g} s, so its session has ended.")
+        editor.terminated(UNHEARD, again=True)
+        await editor.close()
+
+    def _has_room(self) -> bool:
+        """Returns whether one more connection may come; among strangers the oldest is dropped for it."""
+        strangers = [editor for editor in self._editors if not editor.admitted]
+        if len(strangers) >= MOST_STRANGERS:
+            self._editors.pop(strangers[0])
+            strangers[0].drop()
+        return len(self._editors) < MOST_CONNECTIONS
+
+    def _give_up(self, editor: Editor) -> None:
+        if not editor.admitted:
+            editor.drop()
+
+    async def _answer(self, editor: Editor, request: Message) -> None:
+        command, arguments = request["command"], request.get("arguments") or {}
+        try:
+            if (handler := self._handlers.get(command)) is not None:
+                await handler(editor, request, arguments)
+            elif (session := self._session_of(editor)) is None:
+                raise Refused(f"`{command}` before `attach`, or after another editor has attached")
+            elif command == "configurationDone":
+                editor.respond(request)
+                session.configured(editor)
+                self._dispatch.begin()
+            else:
+                await session.requests.answer(editor, request, arguments)
+        except Refused as refused:
+            editor.refuse(request, str(refused), refused.ray)
+        except UnknownId as error:
+            why = f"{error.args[0]!r} is not known, or ended when its task went on"
+            editor.refuse(request, why, is_for_users=command not in SENT_UNASKED)
+        except DebuggerGone as error:
+            editor.refuse(request, error.message, is_for_users=command not in SENT_UNASKED)
+        except RequestFailed as error:
+            editor.refuse(request, error.message)
+        except RecursionError:
+            editor.refuse(request, "nested too deeply")
+        except Exception as error:
+            # It is a defect, but no reason to leave the editor without an answer.
+            self._log(f"{command}: {error!r}")
+            editor.refuse(request, f"the relay failed: {error!r}")
+
+    # --- an editor's life ----------------------------------------------------------------
+
+    async def _initialize(self, editor: Editor, request: Message, arguments: Message) -> None:
+        if arguments.get("pathFormat", "path") != "path":
+            raise Refused("pathFormat has to be `path`")
+        if not arguments.get("linesStartAt1", True) or not arguments.get("columnsStartAt1", True):
+            raise Refused("lines and columns have to be counted from 1")
+        editor.introduced(arguments)
+        editor.respond(request, CAPABILITIES)
+
+    async def _attach(self, editor: Editor, request: Message, arguments: Message) -> None:
+        if not self._admits(editor, arguments):
+            why = "a wrong token" if arguments.get("token") else "no token"
+            self._log(f"an editor was refused: {why}")
+            editor.refuse(
+                request, f"{why}: the relay asks for Ray's token, `token` in the launch configuration"
+            )
+            await editor.close()
+            return
+        job, everyone = job_of(arguments), self._everyone(arguments)
+        take_over = take_over_of(arguments)
+        async with self._attaching:
+            if self._session_of(editor) is not None:
+                raise Refused("attached already")
+            session = await self._session_for(job, everyone)
+            if session.editor is not None and session.editor.is_again(arguments):
+                # Where only the editor's side of its way has ended, its old connection is here still.
+                take_over = ALWAYS
+            # Who watches waits for the debugger that is expected back.
+            expected = take_over == WATCH and session.expects_editor
+            debugged = session if expected else None
+            if take_over != ALWAYS and not expected:
+                debugged = await self._debugged(session)
+            if debugged is not None and take_over == ASK:
+                busy = debugged.busy()
+                raise Refused(
+                    f"{busy['client'] or 'another editor'} has debugged this since {busy['since']}", busy
+                )
+            if editor not in self._editors:  # It has gone meanwhile, and nobody would end its session.
+                return
+            if debugged is not None:
+                session = debugged
+                session.watch(editor, arguments)
+            else:
+                session.attach(editor, arguments)
+            if session not in self.sessions:
+                self.sessions.append(session)
+        editor.event("initialized")
+        editor.respond(request, {"ray": {"watching": editor is not session.editor, TICKET: editor.ticket}})
+
+    async def _who_debugs(self, editor: Editor, request: Message, arguments: Message) -> None:
+        """Answers whom `attach` with the same `job` would take over from."""
+        if not self._admits(editor, arguments):
+            raise Refused("`debugger` needs the token")
+        session = await self._session_for(job_of(arguments), self._everyone(arguments))
+        debugged = await self._debugged(session)
+        editor.respond(request, {"debugger": None if debugged is None else debugged.busy()})
+
+    def _everyone(self, arguments: Message) -> bool:
+        """Returns whether everyone's jobs are asked for; on one person's Ray there are no others."""
+        everyone = arguments.get("everyone", False)
+        if not isinstance(everyone, bool):
+            raise Refused("`everyone` has to be true or false")
+        return everyone or not self._user
+
+    async def _session_for(self, job: str | None, everyone: bool) -> DebugSession:
+        """Returns the session for that job, by either of its ids, or for all such; a new one where needed."""
+        self.sessions[:] = [session for session in self.sessions if session.editor or session.workers]
+        for session in self.sessions:
+            if session.job == job and (job is not None or session.everyone == everyone):
+                return session
+        for session in self.sessions:
+            if job is not None and session.job is not None and await self._are_one(job, session.job):
+                return session
+        return DebugSession(
+            job,
+            self._discovery,
+            everyone=everyone,
+            claims=self._dispatch,
+            work=self._work,
+            log=self._log,
+            shared=self._shared,
+            masking=self._masking,
+            stacks=self._stacks.of,
+        )
+
+    async def _are_one(self, job: str, other: str) -> bool:
+        """Returns whether one is the submission id of the other."""
+        try:
+            submissions = await asyncio.wait_for(
+                asyncio.gather(self._discovery.submission(job), self._discovery.submission(other)), _SOON
+            )
+        except (RaysideError, asyncio.TimeoutError):  # there are two sessions then: the newer gets what comes
+            return False
+        return submissions[0] == other or submissions[1] == job
+
+    async def _debugged(self, session: DebugSession) -> DebugSession | None:
+        """Returns that session, or the one that has stopped tasks of its job, where somebody debugs there."""
+        others = [other for other in self.sessions if other is not session and other.has_stopped_of(session)]
+        for candidate in (session, *others):
+            if await candidate.has_debugger():
+                return candidate
+        return None
+
+    def _session_of(self, editor: Editor) -> DebugSession | None:
+        return next((session for session in self.sessions if session.has(editor)), None)
+
+    def _admits(self, editor: Editor, arguments: Message) -> bool:
+        token = arguments.get("token")
+        right = isinstance(token, str) and hmac.compare_digest(digest_of(token), self._digest)
+        editor.admitted = editor.admitted or right
+        return right
+
+    async def _disconnect(self, editor: Editor, request: Message, arguments: Message) -> None:
+        # This ignores `terminateDebuggee`: a worker that is killed has its task run again.
+        if (session := self._session_of(editor)) is not None:
+            session.left(editor, keep_paused=arguments.get("suspendDebuggee") is True)
+        editor.respond(request)
+        await editor.close()
+
+    async def _refuse(self, editor: Editor, request: Message, arguments: Message) -> None:
+        raise Refused(REFUSED[request["command"]])
+
+    async def _paused_tasks(self, editor: Editor, request: Message, arguments: Message) -> None:
+        if self._session_of(editor) is None and not self._admits(editor, arguments):
+            raise Refused("`pausedTasks` needs the token")
+        everyone = self._everyone(arguments)
+        editor.respond(request, await self._dispatch.paused_tasks(everyone=everyone))
+
+    async def _ask_all(self, editor: Editor, request: Message, arguments: Message) -> None:
+        """Answers of the editor's session, else of the one for the job that it names."""
+        session = self._session_of(editor)
+        if session is None:
+            if not self._admits(editor, arguments):
+                raise Refused(f"`{request['command']}` needs the token")
+            session = await self._session_for(job_of(arguments), self._everyone(arguments))
+        editor.respond(request, await self._asked(request["command"], session, editor, arguments))
+
+    async def _asked(
+        self, command: str, session: DebugSession, editor: Editor, arguments: Message
+    ) -> Message:
+        """Returns what all processes of a session's jobs do (`stacks`), or have (`compare`)."""
+        if command == "stacks":
+            paths = session.paths if session.has(editor) else session.paths_for(arguments)
+            return await self._stacks.of(session, paths)
+        expression = arguments.get("expression")
+        if session.has(editor):
+            return await session.requests.compare(editor, expression)
+        workers = [worker for each in self.sessions for worker in each.workers.attached]
+        asked = [worker for worker in workers if session.is_for(worker.debuggee)]
+        return await compared(expression, asked, self._work, lambda: self._dispatch.waiting_for(session))

@@ -1,0 +1,181 @@
+"""Is a job's program: `python -m rayside.relay_actor.opening` opens a debugger in processes of other jobs.
+
+An actor runs a function of ours between two of its own calls. Into drivers and tasks Ray sends no code of
+other jobs: py-spy, which Ray brings, reads their stacks.
+The file `FILE` in the job's folder says which they are; one line that begins with `ANSWER` has an `Outcome`
+for each, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rayside.relay_actor.actor_by_id import ActorTable
+from rayside.worker import attach
+
+ANSWER, FILE = "RAYSIDE_OPENING ", "opening.json"
+OPENED, BUSY, NOT_POSSIBLE = "opened", "busy", "not possible"
+# Seconds for an actor to come to our call, and for py-spy.
+_CALL, _SPY = 10.0, 30.0
+# Of so many processes the stacks are read: each takes a process beside it for a moment.
+_MOST_BESIDE = 32
+# Characters of a stack that are told, and of all the answer.
+_LONGEST_STACK, _LONGEST = 20_000, 1_000_000
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process: `actor_id` where an actor is in it, and its name, if any; the others by `pid` and node.
+
+    `user` is the name of who has it opened.
+    """
+
+    worker_id: str
+    pid: int
+    node_id: str
+    actor_id: str = ""
+    actor_name: str = ""
+    namespace: str = ""
+    user: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one: `result` is OPENED, BUSY or NOT_POSSIBLE; `stack` is py-spy's text, if any."""
+
+    worker_id: str
+    result: str
+    why: str = ""
+    stack: str = ""
+
+
+def outcomes(text: str) -> dict[str, Outcome]:
+    """Returns the outcomes, by worker, from what the job has printed. Raises ValueError where there are none.
+
+    It comes from the cluster, so what has another form is refused.
+    """
+    answer = next((row for row in text.splitlines() if row.startswith(ANSWER)), "").removeprefix(ANSWER)
+    try:
+        rows = [{key: str(value) for key, value in row.items()} for row in json.loads(answer[:_LONGEST])]
+        return {row["worker_id"]: Outcome(**row) for row in rows if _is_known(row["result"])}
+    except (TypeError, KeyError, AttributeError, RecursionError):
+        raise ValueError(answer[:200]) from None
+
+
+def _is_known(result: str) -> bool:
+    return result in (OPENED, BUSY, NOT_POSSIBLE)
+
+
+def _open(actor: Any, user: str) -> str:
+    """Opens a debugger in the actor's process; returns why not, empty where it is open."""
+    return "" if attach.open_port(user) else "its environment has no debugpy"
+
+
+def _stack(pid: int) -> str:
+    """Returns what py-spy says of a process of this node. Raises RuntimeError with its reason."""
+    program = shutil.which("py-spy") or str(Path(sys.executable).with_name("py-spy"))
+    spy = [program, "dump", "--pid", str(pid)]
+    try:
+        done = subprocess.run(spy, capture_output=True, text=True, timeout=_SPY, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RuntimeError(f"py-spy could not be run: {error}") from None
+    if done.returncode:
+        raise RuntimeError((done.stderr.strip().splitlines() or ["py-spy failed"])[-1])
+    return done.stdout[:_LONGEST_STACK]
+
+
+def opened(processes: list[Process]) -> list[Outcome]:
+    """Opens what can be opened, side by side, and returns an outcome for each."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    import rayside.worker
+
+    # The actors' processes have nothing of ours.
+    ray.cloudpickle.register_pickle_by_value(rayside.worker)
+    table = ActorTable()
+    calls: dict[str, Any] = {}
+    for process in processes:
+        if process.actor_id:
+            try:
+                calls[process.worker_id] = _handle(table, process).__ray_call__.remote(_open, process.user)
+            except Exception as error:
+                calls[process.worker_id] = error
+    if called := [call for call in calls.values() if not isinstance(call, Exception)]:
+        ray.wait(called, num_returns=len(called), timeout=_CALL)
+    done = [_of_actor(process, calls.get(process.worker_id)) for process in processes]
+    spy = ray.remote(_stack)
+    closed = [pair[0] for pair in zip(processes, done, strict=True) if pair[1].result != OPENED]
+    tried = {
+        process.worker_id: spy.options(
+            num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(process.node_id, soft=False)
+        ).remote(process.pid)
+        for process in closed[:_MOST_BESIDE]
+    }
+    if tried:
+        ray.wait(list(tried.values()), num_returns=len(tried), timeout=2 * _SPY)
+    # As JSON a character may take six: all of them together have to fit.
+    most = min(_LONGEST_STACK, _LONGEST // 10 // max(1, len(tried)))
+    return [_after(outcome, tried.get(outcome.worker_id), most) for outcome in done]
+
+
+def _handle(table: ActorTable, process: Process) -> Any:
+    """Returns a handle of the process's actor. Raises LookupError, ValueError, and as `ActorTable.handle`."""
+    import ray
+
+    try:
+        return table.handle(process.actor_id)
+    except Exception:  # This Ray may have other inner parts.
+        if not process.actor_name:
+            raise
+        return ray.get_actor(process.actor_name, namespace=process.namespace)
+
+
+def _of_actor(process: Process, call: Any) -> Outcome:
+    import ray
+
+    if call is None:
+        return Outcome(process.worker_id, NOT_POSSIBLE, "another job can send code only to an actor")
+    try:
+        if isinstance(call, Exception):
+            raise call
+        why = ray.get(call, timeout=0)
+    except ray.exceptions.GetTimeoutError:
+        return Outcome(process.worker_id, BUSY, "it is in a call: attach again when that has ended")
+    except Exception as error:
+        cause = getattr(error, "cause", None) or error
+        return Outcome(process.worker_id, NOT_POSSIBLE, f"{type(cause).__name__}: {cause}"[:400])
+    return Outcome(process.worker_id, NOT_POSSIBLE if why else OPENED, why)
+
+
+def _after(outcome: Outcome, tried: Any, most: int) -> Outcome:
+    """Returns the outcome with `most` characters of the stack of its process, or with why there is none."""
+    import ray
+
+    if tried is None:
+        return outcome
+    try:
+        return replace(outcome, stack=ray.get(tried, timeout=0)[:most])
+    except Exception as error:
+        cause = getattr(error, "cause", None) or error
+        return replace(outcome, why=f"{outcome.why}; no stack: {cause}"[:400])
+
+
+def main() -> None:
+    """Opens the processes that the file names, and prints what became of them."""
+    import ray
+
+    processes = [Process(**row) for row in json.loads(Path(FILE).read_text())]
+    ray.init(log_to_driver=False, logging_level=logging.WARNING)
+    sys.stdout.write(f"{ANSWER}{json.dumps([asdict(outcome) for outcome in opened(processes)])}\n")
+
+
+if __name__ == "__main__":
+    main()

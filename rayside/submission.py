@@ -1,0 +1,185 @@
+"""Submits a job from beside the cluster, as the browser workspace does: `image/workspace/submit`.
+
+The options, the document, the errors and the exit codes are those of `./invokew submit`. The cluster is
+the one whose file RAYSIDE_CLUSTER_FILE names. The process runs on the Python of the cluster's Ray image,
+so it imports nothing but the standard library and what Ray itself needs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rayside.console import Console
+from rayside.errors import (
+    Interrupted,
+    InvalidArgument,
+    InvalidSetting,
+    NotRunning,
+    RaysideError,
+    SubmissionFailed,
+)
+from rayside.loopback import require_own_listener, without_proxy
+from rayside.options import SUBMISSION
+from rayside.ray import jobs, outcome
+from rayside.ray.debug import debugging
+from rayside.ray.state import Dashboard
+
+CLUSTER_FILE = "RAYSIDE_CLUSTER_FILE"
+# Ray's client would go to these, whatever address it is given.
+_OTHER_ADDRESSES = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The cluster that jobs go to: `dashboard` is as http://127.0.0.1:8265, `token` Ray's authentication.
+
+    `name` is that of the RayCluster, or the target's; `trusted` is that of `Dashboard`.
+    """
+
+    dashboard: str
+    token: str = field(repr=False)
+    name: str
+    trusted: tuple[int, ...] = ()
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str]) -> Cluster:
+        """Reads the cluster file that the environment names. Raises InvalidSetting, NotRunning."""
+        named = environment.get(CLUSTER_FILE)
+        if not named:
+            raise InvalidSetting(
+                f"{CLUSTER_FILE} is not set", hint="set it to the cluster.json that ./invokew up wrote"
+            )
+        try:
+            document = json.loads(Path(named).read_text())
+            dashboard, token_file, target = (
+                str(document[key]) for key in ("dashboard", "token_file", "target")
+            )
+            trusted = tuple(int(uid) for uid in document.get("trusted_uids", ()))
+            token = Path(token_file).read_text().strip()
+        except OSError as error:
+            raise NotRunning(
+                f"{error.filename} can't be read: {error.strerror}", hint="./invokew up writes it"
+            ) from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidSetting(
+                f"{named} is not a cluster file: {error!r}", hint="./invokew up writes it anew"
+            ) from None
+        # KubeRay names the cluster here: a RayJob makes up the name of its cluster, so no file can say it.
+        return cls(dashboard, token, environment.get("RAY_CLUSTER_NAME") or target, trusted)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of the options, with their help texts."""
+    parser = argparse.ArgumentParser(
+        prog="submit",
+        description="Submit a job: your program and packages.",
+        allow_abbrev=False,
+        exit_on_error=False,
+    )
+    for option in SUBMISSION:
+        if not option.metavar:
+            parser.add_argument(f"--{option.name}", action="store_true", help=option.help)
+        elif option.may_be_repeated:
+            parser.add_argument(
+                f"--{option.name}", metavar=option.metavar, action="append", default=[], help=option.help
+            )
+        else:
+            parser.add_argument(f"--{option.name}", metavar=option.metavar, help=option.help)
+    return parser
+
+
+def parsed(words: Sequence[str]) -> argparse.Namespace:
+    """Returns the options as they were given, none of them checked yet. Raises InvalidArgument."""
+    hint = "--help lists the options"
+    try:
+        options, unknown = parser().parse_known_args(words)
+    except argparse.ArgumentError as error:
+        raise InvalidArgument(str(error), hint=hint) from None
+    if unknown:
+        raise InvalidArgument(f"unknown: {' '.join(unknown)}", hint=hint)
+    return options
+
+
+def prepare(options: argparse.Namespace) -> jobs.Submission:
+    """Returns the checked job. Raises what `jobs.prepare` and `debugging` raise."""
+    return jobs.prepare(
+        working_dir=options.working_dir,
+        py_modules=options.py_modules,
+        entrypoint=options.entrypoint,
+        runtime_env=Path(options.runtime_env) if options.runtime_env else None,
+        debug=debugging(
+            options.debug,
+            post_mortem=options.post_mortem,
+            attach_timeout=options.attach_timeout,
+            pip_debugpy=False,
+        ),
+    )
+
+
+def send(cluster: Cluster, job: jobs.Submission, submission_id: str) -> None:
+    """Submits `job`; Ray packs and uploads its folders. Raises SubmissionFailed with what Ray said.
+
+    Changes this process's environment, from which Ray's client takes an address and a proxy.
+    """
+    for name in _OTHER_ADDRESSES:
+        os.environ.pop(name, None)
+    os.environ.update(without_proxy(os.environ))
+    require_own_listener(cluster.dashboard, cluster.trusted)
+    # The import takes a second and a half, which no refusal has to wait for.
+    from ray.job_submission import JobSubmissionClient
+
+    try:
+        client = JobSubmissionClient(cluster.dashboard, headers={"Authorization": f"Bearer {cluster.token}"})
+        client.submit_job(**job.arguments(submission_id))
+    except Exception as error:  # Ray raises what comes: RuntimeError, ValueError, TypeError, OSError ...
+        raise SubmissionFailed(
+            f"Ray did not take the job: {outcome.reason(str(error))}",
+            hint="correct that, then submit it again",
+        ) from None
+
+
+def submit(words: Sequence[str], console: Console) -> None:
+    """Runs the whole command. Raises RaysideError."""
+    job = prepare(parsed(words))
+    cluster = Cluster.read(os.environ)
+    dashboard = Dashboard(cluster.dashboard, cluster.token, trusted=cluster.trusted)
+    dashboard.version()
+    name = jobs.new_submission_id(job.entrypoint)
+    send(cluster, job, name)
+    submitted = dashboard.job(name)
+    if console.as_json:
+        console.document(
+            {
+                "submission_id": name,
+                "job": submitted.job_id,
+                "status": submitted.status,
+                "cluster": cluster.name,
+            }
+        )
+        return
+    console.result(f"Job {name} is {submitted.status}")
+    for note in job.notes():
+        console.result(note)
+    console.result("Next: the Ray view shows its tasks where they pause")
+
+
+def main() -> int:
+    """Runs the command, prints its error, and returns the exit code."""
+    words = sys.argv[1:]
+    console = Console("--json" in words)
+    try:
+        submit(words, console)
+    except RaysideError as caught:
+        error = caught
+    except KeyboardInterrupt:
+        error = Interrupted("interrupted", hint="run the command again to go on")
+    else:
+        return 0
+    console.error(error)
+    return error.exit_code

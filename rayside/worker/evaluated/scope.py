@@ -1,0 +1,202 @@
+"""Gives conditions and messages of breakpoints `ray`: which task, actor, rank, node runs the code.
+
+`ray.task == "train"` holds in that task alone. In an expression that names `ray`, a call of `ray_here` takes
+the name's place; others are compiled as they are. What `Scope` does not have is looked up in the module
+`ray`, so that `ray.get_runtime_context()` means what it means in the program. A variable of the program's own
+that is called `ray`, and is not that module, is left alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import sys
+from contextlib import suppress
+from types import CodeType, FrameType
+from typing import Any
+
+from . import reached
+
+# What an expression has in the place of `ray`; the relay, too, writes it, with the name that this module has
+# in debuggees.
+CALL = "__import__('importlib').import_module('rayside.worker.evaluated.scope').ray_here()"
+_RAY = "ray"
+# Expressions within an expression, such as a lambda, run in frames of their own.
+_WITHIN = frozenset({"<genexpr>", "<lambda>", "<listcomp>", "<setcomp>", "<dictcomp>"})
+
+
+class Scope:
+    """Says where the thread runs that asks. It has no state, and nothing in it can be set.
+
+    What does not apply is empty: the actor in a task, the rank where there is none (None).
+    """
+
+    __slots__ = ()
+
+    @property
+    def task(self) -> str:
+        """Returns the task's name, `driver` in a driver."""
+        worker = _worker()
+        if worker is not None and worker.mode == sys.modules["ray._private.worker"].SCRIPT_MODE:
+            return "driver"
+        return str(reached.task())
+
+    @property
+    def task_id(self) -> str:
+        return _hex("get_task_id")
+
+    @property
+    def attempt(self) -> int:
+        """Returns how often the task was run before: 0 for the first time."""
+        with suppress(Exception):
+            return int(_worker().core_worker.get_current_task_attempt_number())
+        return 0
+
+    @property
+    def actor(self) -> str:
+        """Returns the name of the actor's class."""
+        with suppress(Exception):
+            worker = _worker()
+            return type(worker.actors[worker.actor_id]).__name__
+        return ""
+
+    @property
+    def actor_id(self) -> str:
+        with suppress(Exception):
+            identity = _worker().actor_id
+            return "" if identity.is_nil() else str(identity.hex())
+        return ""
+
+    @property
+    def actor_name(self) -> str:
+        """Returns the name that the actor was given, by which `ray.get_actor` finds it."""
+        return str(_worker().actor_name or "") if self.actor_id else ""
+
+    @property
+    def rank(self) -> int | None:
+        """Returns Ray Train's world rank, else that of the variable RANK, which torchrun sets."""
+        with suppress(Exception):
+            context = sys.modules["ray.train.v2._internal.execution.context"]
+            return int(context.get_train_context().get_world_rank())
+        with suppress(Exception):
+            session = sys.modules["ray.train._internal.session"]
+            return int(session.get_session().world_rank)
+        with suppress(Exception):
+            return int(os.environ["RANK"])
+        return None
+
+    @property
+    def node(self) -> str:
+        """Returns the node's IP address."""
+        with suppress(Exception):
+            return str(_worker().node_ip_address)
+        return ""
+
+    @property
+    def node_id(self) -> str:
+        return _hex("get_node_id")
+
+    @property
+    def job(self) -> str:
+        """Returns Ray's id of the job."""
+        return _hex("get_job_id")
+
+    @property
+    def submission(self) -> str:
+        """Returns the job's submission id."""
+        with suppress(Exception):
+            return str(_worker().core_worker.get_job_config().metadata["job_submission_id"])
+        return ""
+
+    @property
+    def worker_id(self) -> str:
+        return _hex("get_worker_id")
+
+    @property
+    def pid(self) -> int:
+        return os.getpid()
+
+    def __getattr__(self, name: str) -> Any:
+        module = sys.modules.get(_RAY)
+        if module is None:
+            raise AttributeError(f"there is no module `ray` here; of ours, `ray` has {', '.join(NAMES)}")
+        return getattr(module, name)
+
+    def __repr__(self) -> str:
+        return f"<ray: task {self.task!r}, pid {self.pid}>"
+
+
+NAMES = tuple(name for name, member in vars(Scope).items() if isinstance(member, property))
+_scope = Scope()
+# These hold in the whole process, whatever thread asks, and only the process knows them.
+OF_PROCESS = ("actor", "actor_id", "actor_name", "rank", "node_id")
+
+
+def compiled(expression: str, file: str, mode: str) -> CodeType:
+    """Does as `compile`, whose arguments it takes, with an expression."""
+    tree: ast.Expression = compile(expression, file, mode, ast.PyCF_ONLY_AST)  # type: ignore[assignment]
+    return compile(with_scope(tree) if is_named(tree) else tree, file, mode)
+
+
+def is_named(tree: ast.AST) -> bool:
+    """Returns whether an expression names `ray`, and gives that name no value itself."""
+    names = [node.ctx for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == _RAY]
+    is_argument = any(isinstance(node, ast.arg) and node.arg == _RAY for node in ast.walk(tree))
+    return bool(names) and not is_argument and all(isinstance(each, ast.Load) for each in names)
+
+
+def with_scope(tree: ast.Expression) -> ast.Expression:
+    """Puts CALL in the place of each `ray` that is not the base of `ray.actor`, the module; returns the tree.
+
+    The tree itself is changed.
+    """
+    _Calls().visit(tree)
+    return ast.fix_missing_locations(tree)
+
+
+class _Calls(ast.NodeTransformer):
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        # `ray.actor.ActorHandle` is the module's; `ray.actor.startswith`, as any text has it, is ours.
+        if not hasattr(str, node.attr):
+            match node.value:
+                case ast.Attribute(value=ast.Name(id="ray"), attr="actor"):
+                    return node
+        return self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.copy_location(ast.parse(CALL, mode="eval").body, node) if node.id == _RAY else node
+
+
+def ray_here() -> Any:
+    """Returns what `ray` is in the expression that calls this."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name in _WITHIN:
+        frame = frame.f_back
+    names = [frame.f_locals, frame.f_globals] if frame is not None else []
+    own = next((each[_RAY] for each in names if _RAY in each), None)
+    return _scope if own is None or own is sys.modules.get(_RAY) else own
+
+
+def of_process() -> str:
+    """Returns OF_PROCESS, by name, in JSON."""
+    return json.dumps({name: getattr(_scope, name) for name in OF_PROCESS})
+
+
+def is_scope() -> bool:
+    """Returns whether `ray` is a `Scope` in an expression that is evaluated where this is called."""
+    frame = sys._getframe(1)
+    own = frame.f_locals.get(_RAY, frame.f_globals.get(_RAY))
+    return own is None or own is sys.modules.get(_RAY)
+
+
+def _worker() -> Any:
+    """Returns Ray's worker; None where there is no Ray."""
+    return getattr(sys.modules.get("ray._private.worker"), "global_worker", None)
+
+
+def _hex(method: str) -> str:
+    """Returns what a method of Ray's context says, an id in hex; empty where it says nothing."""
+    with suppress(Exception):
+        return str(getattr(reached.context(), method)() or "")
+    return ""

@@ -1,0 +1,162 @@
+"""Tells, inside a debuggee, what each thread and each asyncio task of its program does; nothing is stopped.
+
+Only code, lines and names are read: no variable is looked at, for a frame that is asked for those keeps them
+until it ends. It leans on pydevd for which code is the user's, and which threads are its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import chain, dropwhile, takewhile
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from ..workarounds import is_ours
+
+# The most threads and asyncio tasks that are told, the most frames of each, half at each end, and of all.
+MOST, MOST_FRAMES, MOST_IN_ALL = 500, 100, 8_000
+# The most characters of a name.
+LONGEST = 500
+_SUSPENDED = 2  # pydevd_constants.py
+
+# A frame as it is sent: file, line, function, whether it is the user's.
+_Row = list[Any]
+# A thread, or an asyncio task: its name, whether it is stopped, what returns its frames, the outermost first.
+_Thread = tuple[str, bool, Callable[[], list[FrameType]]]
+
+
+def stacks() -> str:
+    """Returns what runs, in JSON.
+
+    Returns:
+        `{"threads": [{"name", "stopped": bool, "frames": [[file, line, function, is the user's]]}],
+        "more": the number of those that are left out}`, the outermost frame first.
+    """
+    reader = _Reader()
+    threads: list[dict[str, Any]] = []
+    frames = more = 0
+    for name, stopped, stack in chain(reader.threads(), reader.asyncio_tasks()):
+        if len(threads) < MOST and frames < MOST_IN_ALL:
+            rows = reader.rows(stack())
+            frames += len(rows)
+            threads.append({"name": name[:LONGEST], "stopped": stopped, "frames": rows})
+        else:
+            more += 1
+    return json.dumps({"threads": threads, "more": more})
+
+
+class _Reader:
+    def __init__(self) -> None:
+        pydevd = sys.modules["pydevd"]
+        self._debugger = pydevd.get_global_debugger()
+        # Frames of pydevd are above those of a thread that is stopped.
+        self._pydevds = f"{Path(str(pydevd.__file__)).parent}{os.sep}"
+        self._is_users: dict[str, bool] = {}
+
+    def threads(self) -> Iterator[_Thread]:
+        """Yields the threads that are not pydevd's own, nor Rayside's."""
+        known = {thread.ident: thread for thread in threading.enumerate()}
+        for ident, frame in sys._current_frames().items():
+            thread = known.get(ident)
+            if getattr(thread, "pydev_do_not_trace", False) or getattr(
+                thread, "is_pydev_daemon_thread", False
+            ):
+                continue
+            frames = [*_outwards(frame)][::-1]
+            if self._is_ours(frames):
+                continue
+            state = getattr(getattr(thread, "additional_info", None), "pydev_state", None)
+            name = str(thread.name if thread else f"thread {ident}")
+            yield name, state == _SUSPENDED, frames.copy
+
+    def asyncio_tasks(self) -> Iterator[_Thread]:
+        """Yields asyncio's tasks that wait; one that runs is what its thread does."""
+        module = sys.modules.get("asyncio.tasks")
+        # Of all loops, in all threads; private, and gone in Python 3.14.
+        every = getattr(module, "_scheduled_tasks", None) or getattr(module, "_all_tasks", None) or ()
+        tasks: list[Any] = []
+        with suppress(RuntimeError):  # another thread adds one
+            tasks = list(every)
+        for task in tasks:
+            with suppress(Exception):  # it is no task of asyncio's own, or ends meanwhile
+                coroutine = task.get_coro()
+                if not task.done() and next(_inwards(coroutine), None) is not None:
+                    yield f"asyncio {task.get_name()}", False, partial(_awaited, coroutine)
+
+    def _is_ours(self, frames: list[FrameType]) -> bool:
+        """Returns whether pydevd or the hook has started a thread to do their own work.
+
+        The module `threading` does not know all of these.
+        """
+        # pydevd starts the user's threads, too, by one function of its own.
+        began = dropwhile(self._is_pydevds, frames)
+        first = next(dropwhile(lambda frame: _file(frame) == threading.__file__, began), None)
+        if first is None:
+            return all(map(self._is_pydevds, frames))
+        return self._is_pydevds(first) or _is_the_hooks(first)
+
+    def _is_pydevds(self, frame: FrameType) -> bool:
+        return _file(frame).startswith(self._pydevds)
+
+    def rows(self, frames: list[FrameType]) -> list[_Row]:
+        """Returns the frames as they are sent, the outermost first.
+
+        Without pydevd's, which start a thread, or are all from where it has stopped, and the hook's.
+        """
+        users = takewhile(lambda frame: not self._is_pydevds(frame), dropwhile(self._is_pydevds, frames))
+        rows = [self._row(frame) for frame in users if not _is_the_hooks(frame)]
+        if len(rows) <= MOST_FRAMES:
+            return rows
+        half, left_out = MOST_FRAMES // 2, len(rows) - MOST_FRAMES
+        return [*rows[:half], ["", 0, f"({left_out} more frames)", False], *rows[-half:]]
+
+    def _row(self, frame: FrameType) -> _Row:
+        code = frame.f_code
+        file, function = code.co_filename[:LONGEST], code.co_name[:LONGEST]
+        return [file, frame.f_lineno or 0, function, self._users(code.co_filename)]
+
+    def _users(self, file: str) -> bool:
+        if file not in self._is_users:
+            with suppress(Exception):
+                self._is_users[file] = bool(self._debugger.in_project_roots_filename_uncached(file))
+        return self._is_users.get(file, True)
+
+
+def _file(frame: FrameType) -> str:
+    return frame.f_code.co_filename
+
+
+def _is_the_hooks(frame: FrameType) -> bool:
+    return is_ours(_file(frame))
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _awaited(coroutine: Any) -> list[FrameType]:
+    return [*_inwards(coroutine)]
+
+
+def _inwards(awaitable: Any) -> Iterator[FrameType]:
+    """Yields the frames of a coroutine that waits, and of what it awaits; none of one that runs."""
+    for _ in range(10 * MOST_FRAMES):
+        for kind in ("cr", "gi", "ag"):
+            if hasattr(awaitable, f"{kind}_frame"):
+                break
+        else:
+            return
+        frame = getattr(awaitable, f"{kind}_frame")
+        if frame is None or getattr(awaitable, f"{kind}_running"):
+            return
+        yield frame
+        awaitable = getattr(awaitable, "gi_yieldfrom" if kind == "gi" else f"{kind}_await")

@@ -1,0 +1,124 @@
+"""Has plain `breakpoint()` in a Ray task ask debuggers for a proof, and opens the driver of a job that was
+submitted with --debug to debuggers; run by Python at its start.
+
+`rayside.pth` in site-packages runs the file that RAYSIDE_START names, in every Python of the environments
+and images that Rayside makes; so this waits for Ray, and imports next to nothing before.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # The module `typing` would take longer than all of this.
+    from collections.abc import Sequence
+    from types import ModuleType
+    from typing import Any
+
+# `breakpoint()` calls this module's `set_trace` in a task (Ray 2.39 and later).
+_RAYS_OWN = "ray.util.debugpy"
+# The package that a job brings along, which the relay imports; the one around this file has a name of its own
+# until something asks for `rayside` that no job has brought.
+_PACKAGE, _OURS = "rayside", "_rayside_start"
+# Only the drivers of jobs with --debug have the first two (jobs.py); a driver's own children have the
+# third besides (early.py).
+_DRIVER, _JOB, _STARTED = "rayside.worker.driver.on_init", "RAY_JOB_CONFIG_JSON_ENV_VAR", "RAYSIDE_STARTED"
+_PARENT = "RAYSIDE_PARENT"  # children.py
+
+
+class _Finder:
+    """Changes that one module as it is imported, and is gone then."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != _RAYS_OWN:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                _package("plain").change(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+class _Around:
+    """Finds the package around this file, and nothing else; it is asked last."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        return _spec(name) if name == _PACKAGE else None
+
+
+def _spec(name: str) -> importlib.machinery.ModuleSpec | None:
+    folder = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120 (no pathlib: it is slow)
+    return importlib.util.spec_from_file_location(
+        name, f"{folder}/__init__.py", submodule_search_locations=[folder]
+    )
+
+
+def _package(module: str) -> Any:
+    """Returns a module of the package around this file."""
+    spec = _spec(_OURS)
+    assert spec is not None and spec.loader is not None
+    sys.modules[_OURS] = package = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(package)
+    return importlib.import_module(f"{_OURS}.worker.{module}")
+
+
+def _is_debugged(names: str) -> bool:
+    """Returns whether a process of one of these names, which may have started this one, has a debugger.
+
+    It imports nothing that a program may have a module of its own for: most have no debugger.
+    """
+    import _socket
+
+    for name in names.split(":"):
+        try:
+            connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        except (OSError, AttributeError):
+            return False
+        connection.setblocking(False)  # A parent that stands still takes nobody, for as long as it does.
+        try:
+            connection.connect(f"\0{name}")
+        except BlockingIOError:
+            return True  # Many ask at once: child.py asks again.
+        except OSError:
+            continue
+        else:
+            return True
+        finally:
+            connection.close()
+    return False
+
+
+def _begin() -> None:
+    """Opens this process to a debugger where that is asked for."""
+    if (
+        os.environ.get("RAY_RUNTIME_ENV_HOOK") == _DRIVER
+        and _JOB in os.environ
+        and _STARTED not in os.environ
+    ):
+        os.environ[_STARTED] = "inf"
+        try:
+            importlib.import_module("rayside.worker.early").begin()
+        except Exception as error:  # It is an earlier Rayside's package, or an environment that is not ours.
+            sys.stderr.write(f"rayside: the driver is debugged from ray.init on: {error}\n")
+    elif _is_debugged(os.environ.get(_PARENT, "")) and _package("child").is_program(sys.orig_argv):
+        importlib.import_module(f"{_OURS}.worker.attach").join_parents_debugger()
+
+
+# Some Pythons read the files of site-packages twice, by way of lib and of lib64.
+if not any(type(finder).__module__ == __name__ for finder in sys.meta_path):
+    sys.meta_path.insert(0, _Finder())
+    sys.meta_path.append(_Around())
+    _begin()

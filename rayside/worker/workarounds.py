@@ -1,0 +1,160 @@
+"""Works around faults of Python and of pydevd, debugpy's engine, that disturb the programs of this process.
+
+It leans on pydevd 1.8.22: `PyDB` in pydevd.py, and pydevd_tracing.py.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from collections import deque
+from itertools import chain, compress, starmap
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+_COLLECTS_NOTHING = "rayside_collects_nothing"  # what lists the threads' frames has it
+_TRIES_AGAIN = "rayside_tries_again"  # what sets a thread's trace function has it
+_BY_FOLDER = "rayside_knows_folders"  # what tells libraries from the user's files has it
+
+
+def apply() -> None:
+    """Applies all of them, those for pydevd where it is loaded; may be called again."""
+    list_frames_safely()
+    set_trace_functions_safely()
+    if "pydevd" in sys.modules:
+        know_files_by_folder(sys.modules["pydevd"].PyDB)
+        # It would print ten lines where coverage or a profiler sets a trace function. No breakpoint needs
+        # pydevd's, and a step that takes the other's place says so (stopping.py).
+        sys.modules["pydevd_tracing"].TracingFunctionHolder._warn = False
+
+
+def know_files_by_folder(debugger: Any) -> None:
+    """Has pydevd take files for Python's or for its own only where those lie, and not by their name alone.
+
+    Its table of names (pydevd_dont_trace_files.py) has `io.py`, `queue.py`, `socket.py` and others: where a
+    user's file had such a name, nothing stopped in it, and no step went into it. This package's files are
+    taken for pydevd's own, wherever they lie.
+    """
+    by_name = debugger._internal_get_file_type
+    if hasattr(by_name, _BY_FOLDER):
+        return
+    pythons, pydevds = (str(Path(sys.modules[name].__file__ or "").parent) for name in ("os", "pydevd"))
+    known = (f"{pythons}/encodings/", f"{pydevds}/", "<")
+
+    def _internal_get_file_type(self: Any, path: tuple[str, str, str]) -> int | None:
+        if is_ours(path[0]):
+            return int(self.PYDEV_FILE)
+        kind: int | None = by_name(self, path)
+        # Packages may lie below Python's own folder.
+        is_pythons = path[0] == f"{pythons}/{path[2]}"
+        return kind if kind is None or is_pythons or path[0].startswith(known) else None
+
+    is_users = debugger.in_project_roots_filename_uncached
+
+    def in_project_roots_filename_uncached(self: Any, path: str) -> bool:
+        return not is_ours(path) and bool(is_users(self, path))
+
+    setattr(_internal_get_file_type, _BY_FOLDER, True)
+    debugger._internal_get_file_type = _internal_get_file_type
+    debugger.in_project_roots_filename_uncached = in_project_roots_filename_uncached
+    pydevd = sys.modules["pydevd"].get_global_debugger()
+    if pydevd is not None:
+        pydevd.clear_dont_trace_start_end_patterns_caches()
+
+
+def is_ours(path: str) -> bool:
+    parts = path.split("/")
+    return ["rayside", "worker"] in (parts[-3:-1], parts[-4:-2])
+
+
+def list_frames_safely() -> None:
+    """Has Python 3.11 collect no garbage while it lists the frames of all threads.
+
+    It has the lock of the threads' states then, and makes objects. A collection may run finalizers, and
+    let other threads run: one that begins or ends waits for that lock while it has Python's, and the
+    process stands still for good (https://github.com/python/cpython/issues/106883). Python 3.10 makes
+    none, and from 3.12 on nothing is collected where an object is made. pydevd lists frames at each
+    change of breakpoints, we at each resume.
+    """
+    frames = sys._current_frames
+    if sys.version_info[:2] != (3, 11) or hasattr(frames, _COLLECTS_NOTHING):
+        return
+    once: list[tuple[()]] = [()]
+
+    def _current_frames() -> dict[int, FrameType]:
+        collects: list[bool] = []
+        result: list[dict[int, FrameType]] = []
+        try:
+            # All of it happens in this call, in which no other thread runs but in audit hooks.
+            deque(
+                chain(
+                    map(collects.append, starmap(gc.isenabled, once)),
+                    starmap(gc.disable, once),
+                    map(result.append, starmap(frames, once)),
+                    starmap(gc.enable, compress(once, collects)),
+                ),
+                maxlen=0,
+            )
+        except BaseException:  # an audit hook's
+            if any(collects):
+                gc.enable()
+            raise
+        own, caller = threading.get_ident(), sys._getframe().f_back
+        if caller is None:
+            del result[0][own]
+        else:
+            result[0][own] = caller
+        return result[0]
+
+    setattr(_current_frames, _COLLECTS_NOTHING, True)
+    sys._current_frames = _current_frames
+    for name, module in list(sys.modules.items()):
+        if name.startswith(("pydevd", "_pydevd")):
+            for attribute, value in list(vars(module).items()):
+                if value is frames:
+                    setattr(module, attribute, _current_frames)
+
+
+def set_trace_functions_safely() -> None:
+    """Has Python 3.10 and 3.11 set a thread's trace function while another thread sets its own.
+
+    `sys.settrace` tells audit hooks first, some of which are ours. Another thread that comes to it meanwhile
+    gets a RuntimeError (`_PyEval_SetTrace` in Python/ceval.c): a thread of the user's that begins would not
+    run, and where pydevd begins one, it waits for it for good (`set_trace_to_threads`). The error ends that
+    state, so the next try goes on.
+    """
+    if sys.version_info >= (3, 12):
+        return
+    pydevds: Any = getattr(sys.modules.get("pydevd_tracing"), "TracingFunctionHolder", None)
+    # pydevd keeps Python's own where it has put another in its place.
+    kept = getattr(pydevds, "_original_tracing", None)
+    settrace = kept or sys.settrace
+    if hasattr(settrace, _TRIES_AGAIN):
+        return
+    within: set[int] = set()
+
+    def _settrace(function: Any) -> None:
+        ident = threading.get_ident()
+        if ident in within:  # an audit hook's own, which is an error for good
+            settrace(function)
+            return
+        within.add(ident)
+        try:
+            while True:
+                try:
+                    settrace(function)
+                except RuntimeError as error:
+                    if "another trace function" not in str(error):
+                        raise
+                else:
+                    return
+        finally:
+            within.discard(ident)
+
+    setattr(_settrace, _TRIES_AGAIN, True)
+    if kept is None:
+        sys.settrace = _settrace
+    else:
+        pydevds._original_tracing = _settrace
