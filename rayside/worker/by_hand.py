@@ -50,7 +50,7 @@ def on_init(runtime_env: dict[str, Any] | None) -> dict[str, Any]:
         **own,
         "env_vars": {**variables, **(own.get("env_vars") or {})},
         # The relay calls it in the workers.
-        "py_modules": [*(own.get("py_modules") or []), str(pathlib.Path(__file__).parent)],
+        "py_modules": [*(own.get("py_modules") or []), str(pathlib.Path(__file__).parent.parent)],
     }
     try:
         return driver.hooked(hooked, timeout, math.inf)

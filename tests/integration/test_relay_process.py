@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import shutil
@@ -36,6 +35,7 @@ from tests.at_once import AT_ONCE
 from tests.http_servers import answering, says
 from tests.integration.conftest import Rayside, free_ports, of_each
 from tests.integration.relay_debuggees import Session
+from tests.integration.relay_port import answers, initialize, until
 from tests.patience import PATIENCE
 from tests.targets import local_target
 
@@ -45,23 +45,6 @@ pytestmark = pytest.mark.gate
 def python() -> str:
     """Returns Ray's own Python, which the process runs on."""
     return str(local_target().environment.programs / "python")
-
-
-def initialize(port: int) -> dict[str, Any]:
-    return ask(port, "initialize", {"adapterID": "test"}, timeout=PATIENCE)
-
-
-def until(condition: Any, within: float = 60) -> None:
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline, "in vain"
-        time.sleep(0.02)
-
-
-def answers(port: int) -> bool:
-    with contextlib.suppress(DebuggerGone):
-        return bool(initialize(port))
-    return False
 
 
 # --- by itself ---------------------------------------------------------------------------
