@@ -20,7 +20,7 @@ from tests.bench.local import paired, to_stop
 
 TOKEN = "a token"
 OPENS = {
-    "ours": f"import sys; sys.path.insert(0, {str(ROOT / 'bootstrap' / 'hook')!r})\n"
+    "ours": f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
     f"from rayside.worker import attach; attach.rays_token = {TOKEN!r}.encode\n"
     "import debugpy, time; began = time.monotonic()\n"
     "port = attach.listen('127.0.0.1')\n",

@@ -64,7 +64,8 @@ def project(tmp_path: Path) -> Project:
         for name in ("pyproject.toml", "tests/__init__.py", "tests/conftest.py", "tests/lanes.py"):
             (tmp_path / name).parent.mkdir(exist_ok=True)
             shutil.copy(ROOT / name, tmp_path / name)
-        (tmp_path / "bootstrap").symlink_to(ROOT / "bootstrap")
+        for product in ("bootstrap", "rayside"):
+            (tmp_path / product).symlink_to(ROOT / product)
         for name, called in FILES.items():
             file = tmp_path / "tests" / name
             file.parent.mkdir()

@@ -161,7 +161,8 @@ def test_the_folder_of_rays_sockets_is_looked_at_too(tmp_path: Path) -> None:
 def test_nothing_but_the_instance_and_its_choice_know_where_the_folders_are() -> None:
     users = {
         str(file.relative_to(ROOT))
-        for file in (ROOT / "bootstrap").rglob("*.py")
+        for folder in ("bootstrap", "rayside")
+        for file in (ROOT / folder).rglob("*.py")
         if re.search(r"settings\.state_folder\b", file.read_text())
     }
     # The verb `list` shows all of one, and the cluster's file says which.
