@@ -259,7 +259,7 @@ def test_it_is_packed_the_same_twice_from_and_to_paths_with_spaces(node: Path, t
     sources = tmp_path / "a copy"
     shutil.copytree(EXTENSION, sources, ignore=shutil.ignore_patterns("node_modules"))
     shutil.copytree(LABS, sources / "labs", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(EXTENSION.parents[1] / "LICENSE", sources)
+    shutil.copy(EXTENSION.parent / "LICENSE", sources)
     tools = tmp_path / "node and npm"
     tools.mkdir()
     for name in ("node", "npm"):
