@@ -29,7 +29,7 @@ from rayside.ray.state import Dashboard
 # which has no password, listens on the node's address: another loopback address is left alone.
 # macOS has none, but there Ray's nodes are on 127.0.0.1 by themselves.
 NODE_ADDRESS = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
-START = ROOT / "start.py"
+START = ROOT / "rayside" / "worker" / "start.py"
 # Without these processes the head is not whole, whatever the dashboard answers.
 _VITAL = ("gcs_server", "raylet")
 # Ray's own word where its node has not come up within 30 s, which nothing changes (`Node.__init__` in
