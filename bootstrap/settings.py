@@ -156,6 +156,8 @@ class Settings:
     masked_names: str = ""
     # Nor what this regular expression matches.
     masked_values: str = ""
+    # Whether a secret's value is masked wherever it stands, which costs a request at stops and expressions.
+    mask_by_value: bool = False
     # The RayCluster and the RayJobs are in this namespace.
     namespace: str = "default"
     # The RayCluster has so many worker pods.

@@ -114,7 +114,8 @@ class Target(Plan, ABC):
     @property
     def masking(self) -> Masking:
         """Returns what the relay masks by the settings."""
-        return Masking(self.settings.masked_names, self.settings.masked_values)
+        settings = self.settings
+        return Masking(settings.masked_names, settings.masked_values, settings.mask_by_value)
 
     @property
     def bundle_steps(self) -> tuple[str, ...]:

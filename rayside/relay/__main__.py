@@ -2,8 +2,8 @@
 
 FILE is JSON: `host` and `port` to listen on, `dashboard` (an address as http://127.0.0.1:8265),
 `token_file`, which holds Ray's authentication token, `shared_files` and `user`, as `Relay` takes them, and
-`masking`, `{"names", "values"}`, for which the environment may stand in (`RAYSIDE_MASKED_NAMES`,
-`..._VALUES`).
+`masking`, `{"names", "values", "by_value"}`, for which the environment may stand in
+(`RAYSIDE_MASKED_NAMES`, `RAYSIDE_MASKED_VALUES`, `RAYSIDE_MASK_BY_VALUE`).
 The process runs on the Python of the cluster's Ray image, so it imports nothing but the standard library and
 what Ray itself needs.
 """

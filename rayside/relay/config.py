@@ -6,14 +6,14 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from rayside.worker.redaction import SecretNames
 
 # In a pod these say what is masked: the file is in the image.
-NAMES, VALUES = "RAYSIDE_MASKED_NAMES", "RAYSIDE_MASKED_VALUES"
+NAMES, VALUES, BY_VALUE = "RAYSIDE_MASKED_NAMES", "RAYSIDE_MASKED_VALUES", "RAYSIDE_MASK_BY_VALUE"
 # These names look secret, and in Python they are a loop's variable or the words of a text.
 _USUAL = "!key,!keys,!tokens"
 
@@ -25,10 +25,14 @@ class Masking:
     Attributes:
         names: a rule as `SecretNames` has it, besides what looks secret; "none": mask nothing at all.
         values: a regular expression; what it matches is masked everywhere. Empty: none.
+        by_value: whether debuggees are asked which values their secret names have, to mask these everywhere.
+        token: the token of this relay, which it masks everywhere without asking anybody; none in a file.
     """
 
     names: str = ""
     values: str = ""
+    by_value: bool = False
+    token: str = field(default="", repr=False)
 
     @property
     def is_on(self) -> bool:
@@ -57,7 +61,7 @@ def digest_of(token: str) -> bytes:
 
 def variables(masking: Masking) -> dict[str, str]:
     """Returns the variables that say what is masked; the value is empty where nothing is said."""
-    return {NAMES: masking.names, VALUES: masking.values}
+    return {NAMES: masking.names, VALUES: masking.values, BY_VALUE: "true" if masking.by_value else ""}
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,7 @@ class Config:
             masking=Masking(
                 str(masking.get("names") or environment.get(NAMES, "")),
                 str(masking.get("values") or environment.get(VALUES, "")),
+                masking.get("by_value") is True or environment.get(BY_VALUE) == "true",
             ),
             rays_token=document.get("rays_token") is not False,
             user=str(document.get("user") or ""),

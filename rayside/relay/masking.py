@@ -1,4 +1,4 @@
-"""Masks secrets in what editors are shown: the values of secret names, and these values elsewhere.
+"""Masks secrets in what editors are shown: by their names and forms and, by a setting, also by value.
 
 It keeps secrets off a screen that others see, and out of what an editor writes down. It is no boundary:
 whoever may evaluate code in a debuggee gets at whatever that has (docs/security.md).
@@ -17,7 +17,6 @@ from rayside.dap.framing import Message
 from rayside.errors import DebuggerGone
 from rayside.relay.config import Masking
 from rayside.relay.connection import PATIENCE, Connection
-from rayside.relay.sent import call
 from rayside.worker.evaluated import secret_values
 from rayside.worker.redaction import REDACTED, Redactor
 
@@ -42,32 +41,23 @@ _EMPTY = (None, "", "''", '""', "b''", "[]", "{}", "()")
 
 
 class Masks:
-    """Masks what one debuggee shows.
-
-    Attributes:
-        question: an expression for a debuggee that has our package; `take` takes its value.
-    """
+    """Masks what one debuggee shows."""
 
     def __init__(self, masking: Masking, connection: Connection) -> None:
         self._masking, self._on, self._connection = masking, masking.is_on, connection
-        self._redactor = Redactor([], is_secret=masking.secret.include, quoted_only=True)
+        self._redactor = Redactor([masking.token], is_secret=masking.secret.include, quoted_only=True)
         self._pattern = re.compile(masking.values) if masking.values else None
         self._values: list[str] = []  # the newest first
-        self.question = call(secret_values.values, masking.rule) if self._on else "None"
 
     async def learn(self) -> None:
-        """Learns the secret values that the debuggee has now; those that it had stay known."""
-        if not (self._on and self._connection.has_package):
+        """Learns, to mask by value, what secrets the debuggee has now; those that it had stay known."""
+        if not (self._on and self._masking.by_value):
             return
         try:
             # A slow machine must not have secrets shown.
-            values = await self._connection.literal(self.question, timeout=PATIENCE)
+            values = await self._connection.ask(PATIENCE, secret_values.values, self._masking.rule)
         except DebuggerGone:
             return
-        self.take(values)
-
-    def take(self, values: object) -> None:
-        """Takes what the debuggee answered to `question`."""
         # A debuggee may say anything.
         if not isinstance(values, str) or len(values) > _LONGEST_LIST:
             return
@@ -83,11 +73,11 @@ class Masks:
         kept = [value for value, total in zip(newest_first, totals, strict=True) if total <= _LONGEST_IN_ALL]
         if kept != self._values:
             self._values = kept
-            self._redactor.learn(kept)
+            self._redactor.learn([self._masking.token, *kept])
 
     @property
     def known(self) -> tuple[str, list[str]] | None:
-        """Returns the rule of secret names and the values that are known; None where nothing is masked."""
+        """Returns the rule of secret names, and the values that it told; None where nothing is masked."""
         return (self._masking.rule, self._values) if self._on else None
 
     def text(self, text: str) -> str:

@@ -9,6 +9,7 @@ import errno
 import logging
 import resource
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 from rayside.errors import PortTaken, RaysideError
@@ -40,7 +41,7 @@ async def serve(config: Config) -> None:
         log=_log.info,
         user=config.user,
         shared_files=config.shared_files,
-        masking=config.masking,
+        masking=replace(config.masking, token=token),
     )
     try:
         server = await relay.serve(config.host, config.port)

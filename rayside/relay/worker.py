@@ -243,7 +243,7 @@ class Worker:
         self.debuggee = replace(self.debuggee, job_id=job_id, submission_id=submission_id, user=origin.user)
 
     async def look_at_stop(self, thread: int) -> None:
-        """Asks a stopped thread for its task, and for what is secret, in one request.
+        """Asks a stopped thread for its task, and learns what is to be masked.
 
         Ray's tables have the task late, or not exactly.
         """
@@ -252,30 +252,21 @@ class Worker:
         if stop is None or self.debuggee.driver or self.debuggee.parent:
             await self.masks.learn()
             return
-        asking = asyncio.ensure_future(self._task_and_secrets(thread))
-        # A thread may be busy with what is evaluated there; what is secret is told by any.
-        if not (await asyncio.wait({asking}, timeout=SOON))[0] or asking.result()[1] is None:
-            await self.masks.learn()
-        name, values = await asking
-        if values is not None:
-            self.masks.take(values)
+        name, _ = await asyncio.gather(self._task(thread), self.masks.learn())
         if isinstance(name, str) and name:
             stop.task = name
             self.debuggee = replace(self.debuggee, task=name)
 
-    async def _task_and_secrets(self, thread: int) -> tuple[object, object]:
-        """Returns a stopped thread's answers for its task, and to `masks.question`; None for no answer."""
+    async def _task(self, thread: int) -> object:
+        """Returns a stopped thread's answer for its task; None for no answer."""
         top = {"threadId": thread, "levels": 1}
-        question = f"({_TASK}, '')"
-        if self.connection.has_package:
-            question = f"({call(reached.task)}, {self.masks.question})"
+        question = call(reached.task) if self.connection.has_package else _TASK
         try:
             body = await self.connection.client.request("stackTrace", top, timeout=PATIENCE)
             frame = body["stackFrames"][0]["id"]
-            answer = await self.connection.literal(question, frame, timeout=PATIENCE)
+            return await self.connection.literal(question, frame, timeout=PATIENCE)
         except (RequestFailed, DebuggerGone, LookupError, TypeError):
-            return None, None
-        return answer if isinstance(answer, tuple) and len(answer) == 2 else (None, None)
+            return None
 
     def described_at(self, thread: int) -> Debuggee:
         """Returns its debuggee as a stopped thread knows it: threads of an actor run tasks of their own."""

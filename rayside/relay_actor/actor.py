@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import replace
 
 from rayside.errors import CredentialsRefused
 from rayside.ray import authentication
@@ -42,7 +43,7 @@ class RelayActor:
             digest=bytes.fromhex(self._spec.digest),
             log=_log.info,
             user=self._spec.user,
-            masking=self._spec.masking,
+            masking=replace(self._spec.masking, token=token),
         )
         server = await self._relay.serve("127.0.0.1", 0)
         port = int(server.sockets[0].getsockname()[1])

@@ -54,11 +54,12 @@ class RelaySpec:
     def read(cls, file: Path) -> RelaySpec:
         """Reads `file`. Raises OSError, ValueError, KeyError or TypeError unless it is one."""
         document: dict[str, Any] = json.loads(file.read_text())
-        masking = {key: str(value) for key, value in document["masking"].items()}
+        masked = document["masking"]
+        masking = Masking(str(masked["names"]), str(masked["values"]), masked["by_value"] is True)
         name, dashboard, digest, user = (
             str(document[key]) for key in ("name", "dashboard", "digest", "user")
         )
-        return cls(name, dashboard, digest, Masking(**masking), user)
+        return cls(name, dashboard, digest, masking, user)
 
     def document(self) -> str:
         """Returns the text that `read` reads."""

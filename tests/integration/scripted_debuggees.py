@@ -218,8 +218,8 @@ class ScriptedDebuggee:
             return repr([self.process])
         if ".summary(" in expression:
             return repr([self.summary])
-        if ".task(" in expression:  # with its secret values
-            return repr([(self.task, "[]")])
+        if ".task(" in expression:
+            return repr([self.task])
         known = {
             "listdir": {FILE.rpartition("/")[0]: []},
             "get_job_id": JOB,

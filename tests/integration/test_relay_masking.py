@@ -77,7 +77,7 @@ def heard(session: Session, answers: list[Any]) -> str:
 
 
 async def test_no_secret_is_shown_by_name_within_others_or_by_value(tmp_path: Path) -> None:
-    async with relay_over(tmp_path) as setting:
+    async with relay_over(tmp_path, masking=Masking(by_value=True)) as setting:
         await setting.cluster.start(SCRIPT)
         session = await setting.attach({"job.py": [STOP]})
         stop = await session.event("stopped", reason="breakpoint")
@@ -125,7 +125,7 @@ async def test_no_secret_is_shown_by_name_within_others_or_by_value(tmp_path: Pa
     ],
 )
 async def test_an_expression_shows_no_secret(tmp_path: Path, expression: str, shown: str) -> None:
-    async with relay_over(tmp_path) as setting:
+    async with relay_over(tmp_path, masking=Masking(by_value=True)) as setting:
         await setting.cluster.start(SCRIPT)
         session = await setting.attach({"job.py": [STOP]})
         stop = await session.event("stopped", reason="breakpoint")
@@ -134,7 +134,7 @@ async def test_an_expression_shows_no_secret(tmp_path: Path, expression: str, sh
 
 
 async def test_what_is_set_raised_printed_or_logged_shows_no_secret(tmp_path: Path) -> None:
-    async with relay_over(tmp_path) as setting:
+    async with relay_over(tmp_path, masking=Masking(by_value=True)) as setting:
         (process,) = await setting.cluster.start(SCRIPT)
         log = {"line": STOP + 1, "logMessage": "as {config['user']} with {password[:7]} and {pair}"}
         session = await setting.attach(
@@ -176,8 +176,26 @@ async def test_what_is_set_raised_printed_or_logged_shows_no_secret(tmp_path: Pa
         assert await process.end() == ["connecting as new-secret-1", "done"]
 
 
+async def test_by_default_a_secret_is_masked_by_its_name_alone(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        await setting.cluster.start(SCRIPT)
+        session = await setting.attach({"job.py": [STOP]})
+        stop = await session.event("stopped", reason="breakpoint")
+        _, _, shown = await local(session, stop)
+        assert (shown["password"]["value"], shown["credentials"]["value"]) == (REDACTED, REDACTED)
+        assert shown["config"]["value"].startswith(f"{{'password': {REDACTED!r}, 'user': 'joe'")
+        assert shown["account"]["value"] == f"Account(user='joe', secret={REDACTED!r})"
+        assert shown["url"]["value"] == f"'postgresql://{REDACTED}@db'"
+        assert shown["pair"]["value"] == f"('joe', {HIDDEN!r})"
+        assert await session.evaluate(stop, "__import__('os').environ['DB_PASSWORD']") == REDACTED
+        environment = await session.evaluate(stop, "dict(__import__('os').environ)")
+        assert "DB_PASSWORD" in environment
+        assert OTHER not in environment
+        await session.client.disconnect()
+
+
 async def test_a_rule_adds_names_excepts_others_and_masks_by_pattern(tmp_path: Path) -> None:
-    masking = Masking("iban, max_tokens, !*password, !secret", r"\bjo\w\b")
+    masking = Masking("iban, max_tokens, !*password, !secret", r"\bjo\w\b", by_value=True)
     async with relay_over(tmp_path, masking=masking) as setting:
         await setting.cluster.start(SCRIPT)
         session = await setting.attach({"job.py": [STOP]})

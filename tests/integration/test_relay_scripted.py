@@ -980,6 +980,20 @@ async def test_a_stop_takes_three_requests_to_its_process() -> None:
         assert commands == ["evaluate", "stackTrace", "threads"]
 
 
+async def test_an_expression_and_a_set_variable_take_one_request_each() -> None:
+    async with scripted() as setting:
+        (debuggee,) = setting.debuggees
+        debuggee.says["setVariable"] = {"value": "2"}
+        session = await setting.attach()
+        frame = (await session.frames(await setting.stopped(session)))[0]["id"]
+        scope = (await session.request("scopes", frameId=frame))["scopes"][0]["variablesReference"]
+        before = len(debuggee.requests)
+        await session.request("evaluate", expression="password", frameId=frame, context="repl")
+        await session.request("setVariable", variablesReference=scope, name="v1", value="2")
+        commands = [request["command"] for request in debuggee.requests[before:]]
+        assert commands == ["evaluate", "setVariable"]
+
+
 async def test_a_row_is_named_after_the_last_stop_until_ray_knows_what_runs_since() -> None:
     async with scripted() as setting:
         (debuggee,) = setting.debuggees

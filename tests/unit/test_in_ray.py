@@ -23,7 +23,7 @@ def test_a_spec_is_read_as_it_was_written_and_has_no_token(tmp_path: Path) -> No
         "rayside-relay-ann-0a1b2c",
         "http://127.0.0.1:8265",
         digest_of("a-token-of-rays").hex(),
-        Masking("*iban*", "x+"),
+        Masking("*iban*", "x+", by_value=True),
     )
     file = tmp_path / "relay.json"
     file.write_text(spec.document())

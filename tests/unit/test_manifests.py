@@ -61,7 +61,8 @@ CONTAINERS = [
 
 
 def test_the_pods_relay_gets_what_is_to_be_masked() -> None:
-    settings = Settings(target="kind", source="upstream", masked_names="*iban*", masked_values="x+")
+    masked = {"masked_names": "*iban*", "masked_values": "x+", "mask_by_value": True}
+    settings = Settings(target="kind", source="upstream", **masked)  # type: ignore[arg-type]
     step = next(step for step in kind_target(settings).steps() if step.name == "ray-cluster")
     (relay,) = [
         container
@@ -71,7 +72,7 @@ def test_the_pods_relay_gets_what_is_to_be_masked() -> None:
     ]
     environment = {variable["name"]: variable["value"] for variable in relay["env"]}
     assert Config.read(ROOT / "image" / "workspace" / "relay.json", environment).masking == Masking(
-        "*iban*", "x+"
+        "*iban*", "x+", by_value=True
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -11,7 +12,11 @@ import pytest
 from rayside.relay.config import UNSET, Masking
 from rayside.relay.connection import Connection
 from rayside.relay.masking import Masks, masked_breakpoint
+from rayside.worker.evaluated import secret_values
 from rayside.worker.redaction import REDACTED
+
+BY_VALUE = Masking(by_value=True)
+TOKEN = "the-token-of-this-ray"
 
 
 class Telling:
@@ -20,13 +25,12 @@ class Telling:
     def __init__(self, told: object) -> None:
         self.told = told
 
-    has_package = True
-
-    async def literal(self, expression: str, *, timeout: float) -> object:
+    async def ask(self, timeout: float, function: Callable[..., object], *arguments: object) -> object:
+        assert function is secret_values.values
         return self.told
 
 
-def masks(*told: object, masking: Masking = UNSET) -> Masks:
+def masks(*told: object, masking: Masking = BY_VALUE) -> Masks:
     """Returns masks that have learned these, one after the other."""
     debuggee = Telling(None)
     masks = Masks(masking, cast(Connection, debuggee))
@@ -55,9 +59,43 @@ def test_a_debuggees_nonsense_masks_nothing_and_what_was_known_stays(nonsense: o
     assert after.text("known-value, x, 7, None") == f"{REDACTED}, x, 7, None"
 
 
-def test_nothing_is_asked_where_nothing_is_to_be_masked() -> None:
+def response(masks: Masks, command: str, expression: str = "", **body: Any) -> dict[str, Any]:
+    return asyncio.run(masks.response(command, {"expression": expression}, body))
+
+
+@pytest.mark.parametrize("masking", [UNSET, Masking("iban", "x+"), Masking("none", by_value=True)])
+def test_unless_masked_by_value_no_debuggee_is_asked(masking: Masking) -> None:
     nobody: Any = None
-    asyncio.run(Masks(Masking("none"), nobody).learn())
+    masks = Masks(masking, nobody)
+    asyncio.run(masks.learn())
+    assert response(masks, "evaluate", "1 + 1", result="2")["result"] == "2"
+    assert response(masks, "setVariable", value="2")["value"] == "2"
+
+
+def test_by_name_a_secret_is_masked_and_not_what_is_made_of_it() -> None:
+    nobody: Any = None
+    masks = Masks(UNSET, nobody)
+    rows = [
+        {"name": "'RAY_AUTH_TOKEN'", "value": "'abcdefgh'", "type": "str", "variablesReference": 0},
+        {"name": "password", "value": "'hunter2-of-joe'", "type": "str", "variablesReference": 0},
+        {"name": "greeting", "value": "'I am hunter2-of-joe'", "type": "str", "variablesReference": 0},
+        {"name": "url", "value": "'postgresql://joe:hunter2-of-joe@db'", "type": "str"},
+        {"name": "environ", "value": "environ({'HOME': '/h', 'RAY_AUTH_TOKEN': 'abcdefgh'})"},
+    ]
+    shown = [row["value"] for row in response(masks, "variables", variables=rows)["variables"]]
+    environment = f"environ({{'HOME': '/h', 'RAY_AUTH_TOKEN': '{REDACTED}'}})"
+    url = f"'postgresql://{REDACTED}@db'"
+    assert shown == [REDACTED, REDACTED, "'I am hunter2-of-joe'", url, environment]
+    assert response(masks, "evaluate", "password[:3]", result="'hun'", type="str")["result"] == REDACTED
+    assert masks.text("connecting as hunter2-of-joe") == "connecting as hunter2-of-joe"
+
+
+def test_the_relays_own_token_is_masked_wherever_it_stands_and_told_to_no_debuggee() -> None:
+    nobody: Any = None
+    assert Masks(Masking(token=TOKEN), nobody).text(f"sent {TOKEN}") == f"sent {REDACTED}"
+    learned = masks('["known-value"]', masking=Masking(by_value=True, token=TOKEN))
+    assert learned.text(f"known-value {TOKEN}") == f"{REDACTED} {REDACTED}"
+    assert TOKEN not in repr((learned.known, Masking(token=TOKEN)))
 
 
 def test_a_logpoint_has_no_expression_that_names_a_secret() -> None:

@@ -255,7 +255,7 @@ def test_a_dashboard_that_hangs_is_an_error_in_time(monkeypatch: pytest.MonkeyPa
 def test_the_configuration_is_read_back_as_it_was_and_no_other(tmp_path: Path) -> None:
     config = Config("127.0.0.1", 5678, "http://127.0.0.1:8265", Path("/x/token"), shared_files=False)
     file = tmp_path / "relay.json"
-    for each in (config, replace(config, masking=Masking("*iban*", r"DE\d+"))):
+    for each in (config, replace(config, masking=Masking("*iban*", r"DE\d+", by_value=True))):
         file.write_text(each.document())
         assert Config.read(file, {}) == each
     for text in ("", "[]", "{}", '{"host": "127.0.0.1", "port": "x"}'):
@@ -323,7 +323,7 @@ def test_the_process_runs_on_rays_python_and_no_secret_is_in_its_arguments_or_en
         "shared_files": True,
         "rays_token": True,
         "user": "",
-        "masking": {"names": "*iban*", "values": ""},
+        "masking": {"names": "*iban*", "values": "", "by_value": False, "token": ""},
     }
 
 
