@@ -21,10 +21,6 @@ DRAIN_TIMEOUT = 5.0
 MOST_UNREAD = 8 * 1024 * 1024
 _REQUEST_SEQ = re.compile(rb'"request_seq"\s*:\s*(\d{1,9})\b')
 
-# An event loop holds neither a task nor a stream's reader: a connection that nobody else holds would be
-# collected as garbage while it is open, and end without a word.
-_READING: set[asyncio.Future[None]] = set()
-
 OnEvent = Callable[[Message], None]
 Own = TypeVar("Own", bound="Channel")
 
@@ -42,8 +38,11 @@ class Tables(Protocol):
         """Returns a response as far as it is known."""
 
 
-class Channel:
+class Channel(asyncio.Protocol):
     """Represents a connection, made by `connect`.
+
+    It is a protocol of asyncio and no pair of streams: a task that reads would add two rounds of the event
+    loop to each answer.
 
     Attributes:
         events: DAP events in the order they came; `None` once the connection has ended. Unused when
@@ -51,28 +50,21 @@ class Channel:
         closed: set once the connection has ended, whoever ended it.
     """
 
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        *,
-        name: str,
-        on_event: OnEvent | None = None,
-        tables: Tables | None = None,
-    ) -> None:
+    def __init__(self, *, name: str, on_event: OnEvent | None = None, tables: Tables | None = None) -> None:
         self.name = name
         self._tables = tables
+        self._decoder = Decoder()
+        if tables is not None:
+            self._decoder = Decoder(content_limit=tables.LONGEST, on_skipped=self._skipped)
         self.events: asyncio.Queue[Message | None] = asyncio.Queue()
         self.closed = asyncio.Event()
-        self._reader, self._writer = reader, writer
+        self._refused: OSError | StrangerListens | None = None
+        self._lost = asyncio.Event()  # set once the socket is closed, too
         self._on_event = on_event or self.events.put_nowait
         self._seq = 0
         self._pending: dict[int, tuple[str, asyncio.Future[Message]]] = {}
         self._initialized = asyncio.Event()
         self._ended_by = "the connection was closed"
-        self._reading = asyncio.ensure_future(self._read())
-        _READING.add(self._reading)
-        self._reading.add_done_callback(_READING.discard)
 
     @classmethod
     async def connect(
@@ -93,27 +85,52 @@ class Channel:
             StrangerListens: it is on this machine and another user's; it was sent nothing.
         """
         name = f"{host}:{port}"
+        dialling = asyncio.get_running_loop().create_connection(
+            lambda: cls(name=name, on_event=on_event, tables=tables), host, port
+        )
         try:
-            reader, writer = await asyncio.wait_for(asyncio.open_connection(host, port), timeout)
+            _, channel = await asyncio.wait_for(dialling, timeout)
         except (OSError, asyncio.TimeoutError) as error:
             raise DebuggerGone(
                 f"no debugger answers at {name}: {str(error) or 'no answer in time'}",
                 hint="The task has probably ended; see which tasks are paused with ./invokew breakpoints.",
             ) from error
-        socket_ = writer.get_extra_info("socket")
-        try:
-            socket_.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            require_own(socket_)
-        except OSError as error:
-            writer.close()
+        if isinstance(channel._refused, OSError):
             raise DebuggerGone(
                 f"the debugger at {name} closed the connection at once",
                 hint="The task has probably ended; see which tasks are paused with ./invokew breakpoints.",
-            ) from error
-        except StrangerListens:
-            writer.close()
-            raise
-        return cls(reader, writer, name=name, on_event=on_event, tables=tables)
+            ) from channel._refused
+        if channel._refused is not None:
+            raise channel._refused
+        return channel
+
+    # --- what asyncio calls ----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        socket_ = transport.get_extra_info("socket")
+        # Nothing is read yet: what comes from a stranger never is.
+        try:
+            socket_.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            require_own(socket_)
+        except (OSError, StrangerListens) as error:
+            self._refused = error
+            self._end("it was refused")
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for message in self._decoder.feed(data):
+                self._receive(message)
+        except FramingError as error:
+            self._end(str(error))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        reason = f" ({getattr(error, 'strerror', None) or error})" if error is not None else ""
+        self._end(f"the debuggee has ended{reason}")
+        self._lost.set()
+
+    # --- requests --------------------------------------------------------------------------
 
     async def request(
         self, command: str, arguments: Mapping[str, Any] | None = None, *, timeout: float = REQUEST_TIMEOUT
@@ -162,7 +179,6 @@ class Channel:
 
     def close(self) -> None:
         """Drops the connection at once; `disconnect` is the way to leave a debuggee that lives."""
-        self._reading.cancel()
         self._end("the connection was closed here")
 
     def asked(self, command: str, arguments: Mapping[str, Any] | None) -> asyncio.Future[Message]:
@@ -178,22 +194,6 @@ class Channel:
         self._write(message)
         return answer
 
-    async def _read(self) -> None:
-        decoder = Decoder()
-        if self._tables is not None:
-            decoder = Decoder(content_limit=self._tables.LONGEST, on_skipped=self._skipped)
-        why = "the debuggee has ended"
-        try:
-            while data := await self._reader.read(64 * 1024):
-                for message in decoder.feed(data):
-                    self._receive(message)
-        except FramingError as error:
-            why = str(error)
-        except OSError as error:
-            why = f"the debuggee has ended ({error.strerror or error})"
-        finally:
-            self._end(why)
-
     def _skipped(self, length: int, head: bytes) -> None:
         """Answers for a message that was too long to be taken: its request fails; nothing else is lost."""
         seq = _REQUEST_SEQ.search(head)
@@ -205,8 +205,8 @@ class Channel:
             )
 
     def _write(self, message: Message) -> None:
-        self._writer.write(encode(message))
-        if self._writer.transport.get_write_buffer_size() > MOST_UNREAD:
+        self._transport.write(encode(message))
+        if self._transport.get_write_buffer_size() > MOST_UNREAD:
             self._end("it reads nothing any more")
 
     def _receive(self, message: Message) -> None:
@@ -247,7 +247,11 @@ class Channel:
                 answer.exception()  # not every answer has somebody waiting for it
         self._pending.clear()
         self.events.put_nowait(None)
-        self._writer.close()
+        self._transport.close()
+
+    async def wait_closed(self) -> None:
+        """Waits until the socket is closed."""
+        await self._lost.wait()
 
     def _gone(self) -> DebuggerGone:
         return DebuggerGone(

@@ -104,16 +104,8 @@ class Client(Channel):
         children: `pid` and `port` of each child that it has had so far, where they are wanted.
     """
 
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        *,
-        name: str,
-        on_event: OnEvent | None = None,
-        tables: Tables | None = None,
-    ) -> None:
-        super().__init__(reader, writer, name=name, on_event=on_event, tables=tables)
+    def __init__(self, *, name: str, on_event: OnEvent | None = None, tables: Tables | None = None) -> None:
+        super().__init__(name=name, on_event=on_event, tables=tables)
         self.capabilities: Message = {}
         self.children: list[Message] = []
         self._leaving = False
@@ -236,7 +228,7 @@ class Client(Channel):
 
         Raises AlreadyDebugged, RequestFailed, DebuggerGone, and what `meet` raises.
         """
-        host, port, *_ = self._writer.get_extra_info("peername")
+        host, port, *_ = self._transport.get_extra_info("peername")
         nonces = nonce, secrets.token_hex(32)
         proof = prove("client", nonces, (host, port))
         name = {"user": introduction.user} if introduction else {}
@@ -296,5 +288,5 @@ class Client(Channel):
             with contextlib.suppress(RequestFailed, DebuggerGone):
                 await self.request("disconnect", {"terminateDebuggee": False}, timeout=timeout)
         self.close()
-        with contextlib.suppress(OSError, asyncio.TimeoutError):
-            await asyncio.wait_for(self._writer.wait_closed(), timeout)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self.wait_closed(), timeout)

@@ -128,6 +128,7 @@ def outward(body: Message, number: Callable[[Kind, int], int], source: Callable[
         source: changes a DAP Source in place, after its reference was translated.
     """
     todo: list[Any] = [body]
+    sources: list[Message] = []
     while todo:
         at = todo.pop()
         if isinstance(at, list):
@@ -135,6 +136,8 @@ def outward(body: Message, number: Callable[[Kind, int], int], source: Callable[
             continue
         if not isinstance(at, dict):
             continue
+        if isinstance(at.get("source"), dict):
+            sources.append(at["source"])
         for name, value in at.items():
             if isinstance(value, dict | list):
                 todo.append(value)
@@ -144,23 +147,9 @@ def outward(body: Message, number: Callable[[Kind, int], int], source: Callable[
                 for member in value:
                     if isinstance(member, dict) and isinstance(member.get("id"), int):
                         member["id"] = number(kind, member["id"])
-    for document in _sources(body):
+    for document in sources:
         source(document)
     return body
-
-
-def _sources(body: Message) -> list[Message]:
-    sources: list[Message] = []
-    todo: list[Any] = [body]
-    while todo:
-        at = todo.pop()
-        if isinstance(at, list):
-            todo += at
-        elif isinstance(at, dict):
-            if isinstance(at.get("source"), dict):
-                sources.append(at["source"])
-            todo += at.values()
-    return sources
 
 
 def page(arguments: Message, body: Message) -> Message:

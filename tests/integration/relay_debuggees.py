@@ -310,7 +310,7 @@ class Session:
 
     def abort(self) -> None:
         """Ends as a killed editor does: it sends no `disconnect`, and nothing that was still to be sent."""
-        self.client._writer.transport.abort()
+        self.client._transport.abort()
 
     async def threads(self) -> dict[int, str]:
         return {row["id"]: row["name"] for row in (await self.request("threads"))["threads"]}

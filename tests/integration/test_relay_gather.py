@@ -153,7 +153,7 @@ async def test_whoever_waits_goes_on_once_the_relay_is_gone(tmp_path: Path, in_p
         began = time.monotonic()
         for session in setting.relay.sessions:
             for worker in session.workers.values():
-                worker.connection.client._writer.transport.abort()
+                worker.connection.client._transport.abort()
         await all_end(processes)
         assert time.monotonic() - began < GOING_ON
 

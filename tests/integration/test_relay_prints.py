@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 import time
 from pathlib import Path
@@ -118,7 +117,7 @@ async def test_the_streams_are_given_back_when_the_relay_dies(tmp_path: Path) ->
         await editor.event("output", category="stdout")
         (session,) = setting.relay.sessions
         (worker,) = session.workers.attached
-        worker.connection.client._writer.transport.abort()
+        worker.connection.client._transport.abort()
         await until(process, "tick False False")
 
 
@@ -139,14 +138,13 @@ async def test_nobody_who_prints_waits_for_a_relay_that_does_not_read(tmp_path: 
         while not session.workers.attached:
             await asyncio.sleep(0.01)
         (worker,) = session.workers.attached
-        transport: Any = worker.connection.client._reader._transport  # type: ignore[attr-defined]
+        transport = worker.connection.client._transport
         transport.pause_reading()
         assert len(await process.end()) == 20_001
         transport.resume_reading()
         await worker.connection.client.closed.wait()
         worker.connection.client.close()
-        with contextlib.suppress(OSError):
-            await worker.connection.client._writer.wait_closed()
+        await worker.connection.client.wait_closed()
 
 
 # A destructor that prints while pydevd's own queue is locked by the same thread.

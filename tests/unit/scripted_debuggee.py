@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from rayside.client.events import JobState
 from rayside.console import Console, Style
@@ -79,7 +79,18 @@ def value(result: Any, expression: str | None = None, frame: int = 1) -> Turn:
     return Turn("evaluate", holds, {"result": repr(result)})
 
 
-class ScriptedDebuggee:
+class Elsewhere:
+    """Is the socket of a connection to another machine, whose processes nobody here knows."""
+
+    def setsockopt(self, *option: int) -> None: ...
+
+    def getpeername(self) -> tuple[str, int]:
+        return "192.0.2.1", 5678
+
+    getsockname = getpeername
+
+
+class ScriptedDebuggee(asyncio.Transport):
     """Plays both ends of a connection without a socket; knows the handshake of `attach` by itself.
 
     Attributes:
@@ -87,6 +98,7 @@ class ScriptedDebuggee:
     """
 
     def __init__(self, *script: Turn, after_attach: Sequence[Message] = (stopped(),)) -> None:
+        super().__init__()
         self.script = list(script)
         self.surprises: list[str] = []
         self.requests: list[Message] = []
@@ -94,21 +106,25 @@ class ScriptedDebuggee:
         self._after_attach = after_attach
         self._decoder = Decoder()
         self._attach_seq = 0
-        self._reader: asyncio.StreamReader | None = None
+        self._client: Client | None = None
         self._ended = False
 
     async def connect(self, host: str, port: int, *, on_event: OnEvent | None = None) -> Client:
         self.connections += 1
-        self._reader, self._ended = asyncio.StreamReader(), False
-        return Client(self._reader, cast(Any, self), name=f"{host}:{port}", on_event=on_event)
+        self._client, self._ended = Client(name=f"{host}:{port}", on_event=on_event), False
+        self._client.connection_made(self)
+        return self._client
 
     def check(self) -> None:
         assert self.surprises == []
         assert [turn.command for turn in self.script] == []
 
-    # --- what asyncio.StreamWriter has ---------------------------------------------------
+    # --- what asyncio.Transport has ------------------------------------------------------
 
-    def write(self, data: bytes) -> None:
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return Elsewhere() if name == "socket" else default
+
+    def write(self, data: Any) -> None:
         for message in self._decoder.feed(data):
             self.requests.append(message)
             if message["type"] == "request":
@@ -117,26 +133,21 @@ class ScriptedDebuggee:
     def close(self) -> None:
         self.end()
 
-    async def wait_closed(self) -> None: ...
-
-    @property
-    def transport(self) -> ScriptedDebuggee:
-        return self
-
     def get_write_buffer_size(self) -> int:
         return 0  # it takes everything at once
 
     # --- the debuggee's side -------------------------------------------------------------
 
     def say(self, message: Message) -> None:
-        assert self._reader is not None
-        self._reader.feed_data(encode({"seq": 0, "type": "event", **message}))
+        assert self._client is not None
+        data = encode({"seq": 0, "type": "event", **message})
+        asyncio.get_running_loop().call_soon(self._client.data_received, data)
 
     def end(self) -> None:
         """Ends the debuggee."""
-        if self._reader is not None and not self._ended:
+        if self._client is not None and not self._ended:
             self._ended = True
-            self._reader.feed_eof()
+            asyncio.get_running_loop().call_soon(self._client.connection_lost, None)
 
     def last(self, command: str) -> dict[str, Any]:
         """Returns the arguments of the last request of that name."""

@@ -96,10 +96,8 @@ async def test_a_debuggee_that_goes_away_fails_what_is_in_flight_and_all_later_r
 
 async def test_garbage_ends_the_connection_with_the_reason() -> None:
     debuggee = ScriptedDebuggee()
-    reader = asyncio.StreamReader()
-    client = Client(reader, debuggee, name="h:1")  # type: ignore[arg-type]
-    reader.feed_data(b"SSH-2.0-OpenSSH\r\n\r\n")
-    await soon(client.closed.wait())
+    client = await debuggee.connect("h", 1)
+    client.data_received(b"SSH-2.0-OpenSSH\r\n\r\n")
     with pytest.raises(DebuggerGone, match="not a header"):
         await client.request("threads")
 
