@@ -20,7 +20,8 @@ from bootstrap.diagnosis.finding import Finding
 from bootstrap.diagnosis.gather import Gathered
 from rayside.errors import InvalidArgument
 from rayside.plain import line
-from rayside.worker.redaction import Redactor, may_be_secret_name
+from rayside.worker.redaction import Redactor
+from rayside.worker.secret_names import may_be_secret_name
 
 MANIFEST = "MANIFEST.txt"
 _KINDS = (".tar.gz", ".tgz", ".zip")

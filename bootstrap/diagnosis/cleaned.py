@@ -12,7 +12,8 @@ from itertools import islice
 from typing import Any
 
 from rayside import plain
-from rayside.worker.redaction import Redactor, may_be_secret_name
+from rayside.worker.redaction import Redactor
+from rayside.worker.secret_names import may_be_secret_name
 
 # A text keeps so many characters of its beginning and of its end; a line of a log so many of each.
 _HEAD, _TAIL, _OF_LINE = 4_000, 12_000, 4_000

@@ -25,7 +25,7 @@ from bootstrap.verbs.paused import paused
 from rayside.console import Console
 from rayside.errors import InvalidArgument, JobNotFound, RaysideError
 from rayside.plain import line
-from rayside.worker.redaction import may_be_secret_name
+from rayside.worker.secret_names import may_be_secret_name
 
 # So many ids are named where the one that was given is not there.
 _NEWEST = 5

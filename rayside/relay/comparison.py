@@ -21,11 +21,10 @@ from rayside.dap.expressions import refusal_of
 from rayside.dap.framing import Message
 from rayside.errors import DebuggerGone, RequestFailed
 from rayside.plain import line
-from rayside.relay.connection import SOON
+from rayside.relay.connection import SOON, call
 from rayside.relay.debuggee import Debuggee
 from rayside.relay.fan_out import ANSWERING, GONE, LACKS, Answer, BackgroundTasks, row, taken, together
 from rayside.relay.schemas import Many, Number, Real, Refused, Text, choice, record
-from rayside.relay.sent import call
 from rayside.relay.worker import Worker
 from rayside.worker.evaluated import shown, summary
 from rayside.worker.redaction import REDACTED

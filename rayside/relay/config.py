@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from rayside.worker.redaction import SecretNames
+from rayside.worker.secret_names import SecretNames
 
 # In a pod these say what is masked: the file is in the image.
 NAMES, VALUES, BY_VALUE = "RAYSIDE_MASKED_NAMES", "RAYSIDE_MASKED_VALUES", "RAYSIDE_MASK_BY_VALUE"

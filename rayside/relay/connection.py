@@ -15,7 +15,6 @@ from rayside.dap.framing import Message
 from rayside.errors import DebuggerGone, RequestFailed
 from rayside.relay import messages
 from rayside.relay.debuggee import Debuggee
-from rayside.relay.sent import call
 from rayside.worker import evaluated
 from rayside.worker.evaluated import interruption
 
@@ -209,3 +208,11 @@ def _literal(body: Message) -> object:
         return ast.literal_eval(str(body.get("result", "")))[0]
     except (ValueError, SyntaxError, TypeError, LookupError, RecursionError, MemoryError):
         return None
+
+
+def call(function: Callable[_P, object], *arguments: _P.args, **named: _P.kwargs) -> str:
+    """Returns an expression that imports a function of the package there, and calls it with literals."""
+    literals = ", ".join([*map(repr, arguments), *(f"{name}={value!r}" for name, value in named.items())])
+    return (
+        f"__import__('importlib').import_module({function.__module__!r}).{function.__qualname__}({literals})"
+    )

@@ -97,9 +97,8 @@ class Lifecycle:
         self._has_told_many = self._has_told_lacking = False
         self._returning.clear()
         self._files.clear()
-        self._tries = (
-            AttachTries()
-        )  # a new one: attaching that began for the editor before counts for that editor
+        # A new one: attaching that began for the editor before counts for that editor.
+        self._tries = AttachTries()
         self._debuggers.clear()
 
     def watch(self) -> None:
@@ -209,17 +208,15 @@ class Lifecycle:
 
     def refused(self, worker: Worker, error: Exception) -> None:
         """Tells of a debuggee that could not be attached to, or whose job no editor asked for."""
+        title = worker.debuggee.title
         if isinstance(error, AlreadyDebugged):
             self._tell_who_debugs(worker, error.user)
         elif isinstance(error, AttachFailed):
-            self._editor.say(f"{worker.debuggee.title}: {error.message}")
+            self._editor.say(f"{title}: {error.message}")
         elif not isinstance(error, NotWanted):
-            self._log(f"{worker.debuggee.title}: {error}")
+            self._log(f"{title}: {error}")
             if not self.may_try(worker.debuggee):
-                tries = f"{MOST_TRIES} tries"
-                self._editor.say(
-                    f"{worker.debuggee.title} can't be attached to, in {tries}: {line(str(error))}"
-                )
+                self._editor.say(f"{title} can't be attached to, in {MOST_TRIES} tries: {line(str(error))}")
         self._detach([worker])
 
     def _tell_who_debugs(self, worker: Worker, user: str) -> None:

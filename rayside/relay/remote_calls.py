@@ -22,9 +22,9 @@ from rayside.dap.framing import Message
 from rayside.errors import DebuggerGone, RequestFailed
 from rayside.plain import line
 from rayside.relay.connection import PATIENCE, SOON
+from rayside.relay.connection import call as expression_of
 from rayside.relay.debuggee import Stop
 from rayside.relay.fan_out import BackgroundTasks
-from rayside.relay.sent import call as expression_of
 from rayside.relay.translation import Ids, OfAStop, UnknownId
 from rayside.relay.worker import Worker, Workers
 from rayside.worker.evaluated import remote_calls, task_starts

@@ -15,8 +15,7 @@ from rayside.dap.client import QUIETLY, Client
 from rayside.dap.framing import Message
 from rayside.errors import RequestFailed
 from rayside.plain import line
-from rayside.relay.connection import Connection
-from rayside.relay.sent import call
+from rayside.relay.connection import Connection, call
 from rayside.worker.evaluated import line_table, own_files
 
 _MOST_LINES = 10**6

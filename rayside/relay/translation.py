@@ -16,9 +16,8 @@ from typing import Any, Literal
 
 from rayside.dap.expressions import may_be_compiled
 from rayside.dap.framing import Message
-from rayside.relay.connection import Connection
+from rayside.relay.connection import Connection, call
 from rayside.relay.paths import Paths
-from rayside.relay.sent import call
 from rayside.worker.evaluated.scope import CALL, NAMES, is_named, is_scope, with_scope
 
 Kind = Literal["thread", "frame", "variables", "source", "target"]

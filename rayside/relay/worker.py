@@ -16,12 +16,11 @@ from rayside.dap.framing import Message
 from rayside.errors import DebuggerGone, RequestFailed
 from rayside.plain import line
 from rayside.relay.config import UNSET, Masking
-from rayside.relay.connection import ATTACHING, PATIENCE, SOON, Connection
+from rayside.relay.connection import ATTACHING, PATIENCE, SOON, Connection, call
 from rayside.relay.debuggee import Debuggee, Stop
 from rayside.relay.installed import Installed
 from rayside.relay.masking import Masks
 from rayside.relay.paths import Layout
-from rayside.relay.sent import call
 from rayside.relay.source_files import Files
 from rayside.worker import whose
 from rayside.worker.evaluated import reached

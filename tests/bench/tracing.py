@@ -16,7 +16,7 @@ from pathlib import Path
 from bootstrap.settings import ROOT
 from rayside.dap.client import QUIETLY, Client
 from rayside.dap.framing import Message
-from rayside.relay.sent import call
+from rayside.relay.connection import call
 from rayside.worker import evaluated
 from rayside.worker import tracing as hooks
 from rayside.worker.evaluated import compiled as compiling

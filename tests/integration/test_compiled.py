@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from rayside.dap.framing import Message
-from rayside.relay.sent import call
+from rayside.relay.connection import call
 from rayside.worker import evaluated
 from rayside.worker.evaluated import compiled, reached
 from tests.integration.pythons import (

@@ -13,8 +13,7 @@ import pytest
 from rayside.dap.client import Client
 from rayside.dap.framing import Message
 from rayside.errors import DebuggerGone, RequestFailed
-from rayside.relay.connection import Connection
-from rayside.relay.sent import call
+from rayside.relay.connection import Connection, call
 from rayside.worker.evaluated import reached
 from tests.at_once import AT_ONCE
 from tests.integration.relay_debuggees import PACKAGE, TOKEN, Cluster, Session, relay_over

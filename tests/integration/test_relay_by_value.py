@@ -12,8 +12,8 @@ import pytest
 
 from rayside.dap.client import Client
 from rayside.relay import messages
+from rayside.relay.connection import call
 from rayside.relay.installed import NO_FILE
-from rayside.relay.sent import call
 from rayside.worker import evaluated
 from rayside.worker.evaluated import reached
 from rayside.worker.evaluated.reached import EVENT, PATIENCE

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rayside.relay import reports as relay_reports
+from rayside.relay.connection import call
 from rayside.relay.reports import MOST_GATHERED, MOST_HITS
-from rayside.relay.sent import call
 from rayside.worker.evaluated import reached
 from rayside.worker.evaluated.reached import EVENT, NAME
 from tests.integration import relay_debuggees

@@ -22,9 +22,9 @@ from rayside.dap.paused import PausedTask
 from rayside.errors import NotRunning, RequestFailed
 from rayside.relay import connection, dispatch, lifecycle
 from rayside.relay.config import digest_of
+from rayside.relay.connection import call
 from rayside.relay.debuggee import Debuggee, let_child_go
 from rayside.relay.lifecycle import BESIDE, POLLS_MISSED, SETTLING
-from rayside.relay.sent import call
 from rayside.relay.server import Relay
 from rayside.relay.thread_rows import ThreadRows
 from rayside.worker import tracing

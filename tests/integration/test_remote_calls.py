@@ -16,7 +16,7 @@ import pytest
 
 from rayside.dap.framing import Message
 from rayside.relay import messages
-from rayside.relay.sent import call
+from rayside.relay.connection import call
 from rayside.worker import evaluated
 from rayside.worker.evaluated import reached, remote_calls, task_starts
 from rayside.worker.evaluated.remote_calls import EVENT, MOST_FRAMES

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from rayside.dap.framing import Message
-from rayside.relay.sent import call
+from rayside.relay.connection import call
 from rayside.worker import tracing
 from rayside.worker.handshake import proof
 from tests.integration.pythons import Debuggee, debuggee, environment_of, python_of

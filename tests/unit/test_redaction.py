@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from rayside.worker.redaction import REDACTED, Redactor, SecretNames, is_secret_name, may_be_secret_name
+from rayside.worker.redaction import REDACTED, Redactor
+from rayside.worker.secret_names import SecretNames, is_secret_name, may_be_secret_name
 
 TOKEN = "tG7-x_Zq9LmN2pRs/T+uVw=="
 HIDDEN = "hunter2hunter2"

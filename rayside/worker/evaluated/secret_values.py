@@ -16,7 +16,8 @@ from contextlib import suppress
 from types import FrameType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
-from ..redaction import SHORTEST, SecretNames
+from ..redaction import SHORTEST
+from ..secret_names import SecretNames
 
 # Limits of one search: of its values, of the characters of each and of all, and of the seconds that it takes.
 MOST, LONGEST, LONGEST_IN_ALL, MOST_SECONDS = 100, 4_096, 16_384, 0.2
