@@ -20,6 +20,8 @@ SKIPPED_LIMIT = 2**40
 HEAD = 512
 
 _END = b"\r\n\r\n"
+# `json.dumps` would make one for each message.
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
 class FramingError(ValueError):
@@ -128,7 +130,7 @@ def encode(message: Message, body: bytes | None = None) -> bytes:
 
 
 def as_json(value: Message) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
 
 
 def _message(body: bytes) -> Message:

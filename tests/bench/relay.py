@@ -2,7 +2,8 @@
 
 The relay is the process that `up` starts, over a scripted Ray; nothing is asserted.
 
-- An `evaluate` through the relay, over one sent straight to debugpy as it comes, and with our client.
+- An `evaluate` through the relay, over one sent straight to debugpy as it comes, and with our client; and
+  through a process that only copies bytes, which is what any process between costs.
 - From a task's stop to `stopped` in the editor: attached before, and found only when it stops.
 - All stacks of many scripted debuggees, which an editor has, or which are visited for it.
 - One expression in all of many scripted debuggees, whose task is stopped.
@@ -62,6 +63,27 @@ while True:
     time.sleep(0.03)
 """
 LINE = 5
+# Copies bytes to and from a port, its argument; prints the port at which it does.
+COPIES = """\
+import asyncio, socket, sys
+
+async def copy(reader, writer):
+    writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    while data := await reader.read(65536):
+        writer.write(data)
+    writer.close()
+
+async def serve(reader, writer):
+    far_reader, far_writer = await asyncio.open_connection("127.0.0.1", int(sys.argv[1]))
+    await asyncio.gather(copy(reader, far_writer), copy(far_reader, writer))
+
+async def main():
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+asyncio.run(main())
+"""
 BREAKPOINT = """\
 import time
 stamp = time.time()
@@ -179,7 +201,11 @@ def milliseconds(values: Sequence[float]) -> str:
 async def evaluations(folder: Path) -> None:
     script = folder / "task.py"
     script.write_text(TASK)
-    processes = await asyncio.gather(*(Process.start(script, number) for number in (1, 2, 3)))
+    processes = await asyncio.gather(*(Process.start(script, number) for number in (1, 2, 3, 4)))
+    words = [sys.executable, "-c", COPIES, str(processes[3].debuggee.port)]
+    copying = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    assert copying.stdout
+    between = int(copying.stdout.readline())
     async with rig(folder) as started:
         started.lists(processes[0])
         breakpoints = {str(script): [LINE]}
@@ -187,25 +213,29 @@ async def evaluations(folder: Path) -> None:
             await Editor.attach(started.port, breakpoints=breakpoints),
             await Editor.attach(processes[1].debuggee.port, breakpoints=breakpoints),
             await Editor.attach(processes[2].debuggee.port, breakpoints=breakpoints, no_delay=True),
+            await Editor.attach(between, breakpoints=breakpoints, no_delay=True),
         ]
         frames = [await editor.top((await editor.event("stopped"))["threadId"]) for editor in editors]
         for editor, frame in zip(editors, frames, strict=True):
             await editor.result(frame)  # warms up
         # In turn, so that a machine that slows down slows all of them.
-        columns: list[list[float]] = [[], [], []]
+        columns: list[list[float]] = [[], [], [], []]
         for _ in range(EVALUATIONS):
             for column, editor, frame in zip(columns, editors, frames, strict=True):
                 column.append(await timed(lambda e=editor, f=frame: e.result(f)))  # type: ignore[misc]
-        names = ("through the relay", "debugpy as it comes", "straight, no delay")
+        names = ("through the relay", "debugpy as it comes", "straight, no delay", "copied, no delay")
         for name, column in zip(names, columns, strict=True):
             print(f"evaluate, {name}: {milliseconds(column)}")
-        through_relay, plain, cured = (statistics.median(column) for column in columns)
+        through_relay, plain, cured, copied = (statistics.median(column) for column in columns)
         print(
             f"evaluate: ratio {through_relay / cured:.2f} over a straight one with the same cure, no delay; "
+            f"{copied / cured:.2f} where bytes are only copied; "
             f"{through_relay / plain:.3f} over debugpy as it comes"
         )
         for editor in editors:
             await editor.client.disconnect()
+    copying.kill()
+    copying.communicate()
     await asyncio.gather(*(process.close() for process in processes))
 
 
