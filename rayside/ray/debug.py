@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from rayside import versions
 from rayside.errors import InvalidArgument
 from rayside.options import seconds
 from rayside.ray.time_limits import DAY, RAISED
+from rayside.worker.config import VARIABLE, Config, with_package
 
 _OVERRIDE = "RAY_OVERRIDE_JOB_RUNTIME_ENV"
 _PACKAGE = Path(rayside.__file__).parent
@@ -43,29 +43,25 @@ class Debug:
         setup_hook = runtime_env.get("worker_process_setup_hook")
         changed = dict(runtime_env)
         if self.pip_debugpy:
-            from rayside.worker.packages import with_package
-
             for requirement in REQUIREMENTS:
                 changed = with_package(changed, requirement)
         changed["py_modules"] = [*(runtime_env.get("py_modules") or []), *self._carried, str(_PACKAGE)]
-        hook_vars = {"RAYSIDE_ATTACH_TIMEOUT": f"{self.attach_timeout:g}"}
-        if self.post_mortem:
-            hook_vars["RAY_DEBUG_POST_MORTEM"] = "1"
+        config = Config(attach_timeout=self.attach_timeout)
+        hook_vars = {"RAY_DEBUG_POST_MORTEM": "1"} if self.post_mortem else {}
         if not driver:
-            changed["worker_process_setup_hook"] = "rayside.worker.setup_hook.setup"
-            hook_vars |= {"RAYSIDE_SETUP_HOOK": setup_hook} if setup_hook else {}
+            changed["worker_process_setup_hook"] = "rayside.worker.ray_process.setup"
+            config = replace(config, setup_hook=setup_hook or "")
         else:
-            hook_vars |= {"RAY_RUNTIME_ENV_HOOK": "rayside.worker.driver.on_init"}
-            hook_vars |= {"RAYSIDE_PIP": " ".join(REQUIREMENTS)} if self.pip_debugpy else {}
-            hook_vars |= {"RAYSIDE_CARRIED": str(len(self._carried))} if self._carried else {}
+            hook_vars["RAY_RUNTIME_ENV_HOOK"] = "rayside.worker.driver.on_init"
+            requirements = REQUIREMENTS if self.pip_debugpy else ()
+            config = replace(config, requirements=requirements, carried=len(self._carried))
             if _OVERRIDE not in env_vars:
                 # Fields that are added here must not contradict what the driver says in ray.init; the hook
                 # refuses the user's own contradictions.
                 hook_vars[_OVERRIDE] = "1"
-                fields = [*runtime_env, "working_dir"]
-                hook_vars["RAYSIDE_GIVEN"] = json.dumps(
-                    {"fields": sorted({*fields} - {"env_vars"}), "env_vars": sorted(env_vars)}
-                )
+                given = tuple(sorted({*runtime_env, "working_dir"} - {"env_vars"}))
+                config = replace(config, given=given, given_env_vars=tuple(sorted(env_vars)))
+        hook_vars[VARIABLE] = config.text()
         changed["env_vars"] = {**RAISED, **env_vars, **hook_vars}
         return changed
 

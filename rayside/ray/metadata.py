@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rayside.users import is_name
-from rayside.worker import whose
+from rayside.worker import handshake
 
 # The folders that were packed, without symlinks; the second is a JSON list. Ray's own record says only what
 # is in a package, not where it came from.
@@ -16,13 +16,12 @@ WORKING_DIR, PY_MODULES = "rayside.working_dir", "rayside.py_modules"
 LOCAL_ROOTS = "rayside.local_roots"
 # It has the options of `submit --debug`: {"attach_timeout", "post_mortem", "driver"}.
 DEBUG = "rayside.debug"
-# It has the debugger's port of the job's driver: {"port", "pid"}. The hook writes it (scout.py), which knows
-# nothing of this module: it runs where nothing else of ours is.
-DRIVER = "rayside.driver"
+# It has the debugger's port of the job's driver: {"port", "pid"}. See worker/early.py.
+DRIVER = handshake.DRIVER
 # It has the name of the user who submitted the job, where several people may debug there. Nothing proves it.
-USER = whose.USER
+USER = handshake.USER
 # A job that nobody submitted has the same in this variable of its runtime_env.
-USER_VARIABLE = whose.USER_VARIABLE
+USER_VARIABLE = handshake.USER_VARIABLE
 
 
 def user_of(metadata: Mapping[str, Any], runtime_env: Mapping[str, Any]) -> str:

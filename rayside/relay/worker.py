@@ -22,7 +22,7 @@ from rayside.relay.installed import Installed
 from rayside.relay.masking import Masks
 from rayside.relay.paths import Layout
 from rayside.relay.source_files import Files
-from rayside.worker import whose
+from rayside.worker import handshake
 from rayside.worker.evaluated import reached
 from rayside.worker.handshake import LONGEST_USER
 
@@ -37,10 +37,10 @@ _FOLDERS = (
 # This asks only a Ray that is loaded already: importing it into a process that isn't Ray's costs seconds.
 _TASK = "__import__('sys').modules['ray'].get_runtime_context().get_task_name()"  # without our package
 _JOB = "__import__('sys').modules['ray'].get_runtime_context().get_job_id()"
-# This asks a driver, then a worker in a task; see rayside/worker/whose.py.
+# This asks a driver, then a worker in a task; see rayside/worker/handshake.py.
 _SUBMISSION_AND_USER = (
-    f"(lambda os, ray, json: (lambda said: (said.get({whose.SUBMISSION!r}, ''),"
-    f" said.get({whose.USER!r}) or os.environ.get({whose.USER_VARIABLE!r}, '')))("
+    f"(lambda os, ray, json: (lambda said: (said.get({handshake.SUBMISSION!r}, ''),"
+    f" said.get({handshake.USER!r}) or os.environ.get({handshake.USER_VARIABLE!r}, '')))("
     "json.loads(os.environ['RAY_JOB_CONFIG_JSON_ENV_VAR']).get('metadata') or {}"
     " if 'RAY_JOB_CONFIG_JSON_ENV_VAR' in os.environ else"
     " ray._private.worker.global_worker.core_worker.get_job_config().metadata"

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from rayside.relay_actor.actor_by_id import ActorTable
-from rayside.worker import attach
+from rayside.worker import ray_process
+from rayside.worker.config import Config
 
 ANSWER, FILE = "RAYSIDE_OPENING ", "opening.json"
 OPENED, BUSY, NOT_POSSIBLE = "opened", "busy", "not possible"
@@ -75,7 +76,10 @@ def _is_known(result: str) -> bool:
 
 def _open(actor: Any, user: str) -> str:
     """Opens a debugger in the actor's process; returns why not, empty where it is open."""
-    return "" if attach.open_port(user) else "its environment has no debugpy"
+    error = ray_process.open(Config(), user=user)
+    if isinstance(error, ImportError):
+        return "its environment has no debugpy"
+    return f"{type(error).__name__}: {error}"[:400] if error else ""
 
 
 def _stack(pid: int) -> str:

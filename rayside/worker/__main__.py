@@ -7,10 +7,8 @@ import runpy
 import sys
 from pathlib import Path
 
-from . import by_hand
-
-# A day, as for `submit --attach-timeout`.
-_LONGEST = 86_400
+from .config import LONGEST_WAIT
+from .driver import debug
 
 
 def main() -> None:
@@ -28,11 +26,11 @@ def main() -> None:
     parser.add_argument("program", metavar="PROGRAM")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...")
     options = parser.parse_args()
-    if not 0 <= options.attach_timeout <= _LONGEST:
-        parser.error(f"--attach-timeout takes seconds, from 0 (don't wait) to {_LONGEST}")
+    if not 0 <= options.attach_timeout <= LONGEST_WAIT:
+        parser.error(f"--attach-timeout takes seconds, from 0 (don't wait) to {LONGEST_WAIT}")
     if not options.module and not Path(options.program).is_file():
         parser.error(f"there is no file {options.program}")
-    by_hand.debug(options.attach_timeout, post_mortem=options.post_mortem)
+    debug(options.attach_timeout, post_mortem=options.post_mortem)
     sys.argv = [options.program, *options.arguments]
     if options.module:
         runpy.run_module(options.program, run_name="__main__", alter_sys=True)

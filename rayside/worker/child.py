@@ -1,23 +1,33 @@
-"""Has a process that a debugged one has started, a fork or a Python, ask that one for its debugger.
+"""Child processes of a debugged one, forks and Pythons: each asks its parent for a debugger.
 
-It costs next to nothing where nobody debugs the parent, or where the debugger does not want children.
-children.py has the parent's side.
+It costs next to nothing where nobody debugs the parent, or where the debugger does not want children;
+children.py has the parent's side. A fork has the parent's breakpoints, but none of the threads that would
+tell anybody of a stop: it would stand still for good, unseen. So it begins anew with the parent's debugger,
+where that wants it, and else it runs on without one.
 """
 
 from __future__ import annotations
 
+import builtins
+import contextlib
 import json
 import os
+import signal
 import socket
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any
 
-from .children import PARENT, PATIENCE, descends, peer
+from . import tracing
+from .children import PATIENCE, Children, descends, peer
+from .config import Config
+from .listener import Listener
 
 # A child waits so many seconds for the debugger: it has been told, and attaches in some tenths of one.
-_WAITING = 15.0
+WAITING = 15.0
 # And this long until the parent takes its question.
 _ASKING = 3.0
 # The most bytes of an invitation: Ray's token, and some names.
@@ -31,29 +41,35 @@ _SERVERS = (
 )
 _WORDS = 8  # of a command, in which the name of its program is
 
-OpenPort = Callable[[Mapping[str, Any]], int]
-Wait = Callable[[Callable[[], bool], float], None]
 
+@contextlib.contextmanager
+def invitation() -> Iterator[tuple[dict[str, Any], socket.socket]]:
+    """Asks the nearest parent that has a debugger which wants this process.
 
-def join(open_port: OpenPort, wait: Wait) -> None:
-    """Opens a port where the parent's debugger wants its children, and waits for it.
-
-    Args:
-        open_port: opens it, as the parent says, and returns it.
-        wait: waits until a debugger is attached, or until its first argument says that it is over, which it
-            is after the seconds in the second.
-
-    Raises ImportError, where there is no debugger to be had, and what `open_port` raises.
+    Yields the arguments of `attach.listen`, without any where there is none, and what is connected to it.
     """
-    for name in os.environ.get(PARENT, "").split(":"):
+    for name in Config.read().parents.split(":"):
         with socket.socket(socket.AF_UNIX) as connection:
-            invitation = _invitation(connection, name)
-            if invitation is None:
-                continue
-            port = open_port(invitation)
-            connection.sendall(json.dumps({"port": port}).encode() + b"\n")
-            wait(_is_over(connection), _WAITING)
-        return
+            if answer := _invitation(connection, name):
+                yield answer, connection
+                return
+    yield {}, connection
+
+
+def is_over(parent: socket.socket) -> Callable[[], bool]:
+    """Returns what says whether the wait for that parent's debugger is over."""
+    deadline = time.time() + WAITING
+    parent.settimeout(0)
+
+    def over() -> bool:
+        try:
+            return time.time() >= deadline or not parent.recv(1)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    return over
 
 
 def is_program(words: list[str]) -> bool:
@@ -78,38 +94,111 @@ def _invitation(connection: socket.socket, name: str) -> dict[str, Any] | None:
 
 
 def _connect(connection: socket.socket, name: str) -> None:
-    """Connects; where many ask at once, or the parent stands still, it asks again for a moment.
-
-    Raises OSError.
-    """
+    """Connects; raises OSError. Where many ask at once, or the parent stands still, it tries for a moment."""
     deadline = time.time() + _ASKING
     while True:
         try:
-            connection.connect(f"\0{name}")
+            return connection.connect(f"\0{name}")
         except BlockingIOError:
             if time.time() >= deadline:
                 raise
             time.sleep(0.05)
-        else:
-            return
 
 
-def _is_over(connection: socket.socket) -> Callable[[], bool]:
-    deadline = time.time() + _WAITING
-    return lambda: time.time() >= deadline or _has_gone(connection)
+# --- forks -----------------------------------------------------------------------------------
+
+_TEXT = b"rayside: this process forks others, in which breakpoints do not stop: they run on\n"
+_reported = False  # in this process
+# `attach.join_parents_debugger`
+Join = Callable[[Callable[[], None], Callable[[], None]], None]
+_parent: list[tuple[Listener, Children, Join]] = tracing.OfThisProcess()
 
 
-def _has_gone(connection: socket.socket) -> bool:
+def follow_forks(listener: Listener, children: Children, join: Join) -> None:
+    """Does so with every fork of this process from now on; other programs that it starts are not touched."""
+    is_first = not _parent
+    _parent[:] = [(listener, children, join)]  # a fork's own, where it forks itself
+    if is_first:
+        os.register_at_fork(after_in_parent=_tell, after_in_child=_begin)
+
+
+def _tell() -> None:
+    """Says once that they run on, and only where a debugger is attached, whose user may wonder."""
+    global _reported
+    if not _reported and tracing.is_attached() and not _parent[0][1].are_taken:
+        _reported = True
+        os.write(2, _TEXT)  # Another thread may hold the lock of sys.stderr.
+
+
+def _begin() -> None:
+    """Runs in the fork, before any code of the user's; it takes no lock that a lost thread may hold."""
+    listener, children, join = _parent[0]
+    is_wanted = children.are_taken and not _becomes_another_program()
+    listener.close()
+    tracing.end()
+    sys.breakpointhook = sys.__breakpointhook__ = builtins.breakpoint = _pass_over
+    if not is_wanted:
+        return
+    with _signals_kept() as kept:
+        join(_forget_the_parents_debugger, _stop_at_breakpoints)
+    if kept:
+        _send_again(kept)
+
+
+def _stop_at_breakpoints() -> None:
+    import debugpy
+
+    sys.breakpointhook = sys.__breakpointhook__ = builtins.breakpoint = debugpy.breakpoint
+
+
+@contextlib.contextmanager
+def _signals_kept() -> Iterator[list[int]]:
+    """Keeps signals for the program: what its handlers raise here is lost, in pydevd and after `_begin`."""
+    kept: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in handlers:
+        signal.signal(number, lambda number, _: kept.append(number))
     try:
-        connection.settimeout(0)
-        return not connection.recv(1)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
+        yield kept
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
-def forget_the_parents_debugger() -> None:
+def _send_again(signals: Sequence[int]) -> None:
+    """Sends this process signals once this thread, its main one, runs the program."""
+    here = threading.get_ident()
+
+    def send() -> None:
+        while any(frame.f_code is _begin.__code__ for frame in _frames_of(here)):
+            time.sleep(0.001)
+        for number in signals:
+            os.kill(os.getpid(), number)
+
+    tracing.in_background(send)
+
+
+def _frames_of(thread: int) -> Iterator[FrameType]:
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _becomes_another_program() -> bool:
+    """Returns whether subprocess has forked only to start a program, after its `preexec_fn`."""
+    return any(
+        frame.f_code.co_name == "_execute_child" and frame.f_globals.get("__name__") == "subprocess"
+        for frame in _frames_of(threading.get_ident())
+    )
+
+
+def _pass_over(*args: Any, **kwargs: Any) -> None:
+    """Replaces Ray's `breakpoint()`, which would wait for a debugger without end."""
+
+
+def _forget_the_parents_debugger() -> None:
     """Has pydevd start anew in this fork, as `_on_forked_process` in its pydev_monkey.py does (1.8.22)."""
     import pydevd
     from _pydev_bundle.pydev_monkey import _on_forked_process

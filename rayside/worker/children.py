@@ -1,7 +1,7 @@
 """Tells a process's debugger of the processes that it starts, which are debugged as well while that wants it.
 
 A fork, and a Python that this one starts, asks at a socket of Linux's abstract names, which leaves no file
-behind; child.py has that side. The environment variable PARENT names the socket. Both sides look at the
+behind; child.py has that side. The field `parents` of config.py names the socket. Both sides look at the
 other's user, as Linux knows it, and at whether one descends from the other: other users of the machine get
 nothing, nor do processes that only have the variable or the name. Nor does a child in namespaces of its own:
 who is kept apart from its parent is not to have Ray's token.
@@ -24,13 +24,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .listener import in_background
-from .own_socket import OwnSocket
+from . import config, tracing
 
-# It has the names of the sockets of the debugged parents, the nearest first, without the zero byte before
-# each, and with a colon between them: in a fork that becomes another program its own is there, and gone.
-PARENT = "RAYSIDE_PARENT"
-_MOST_NAMES = 4
 # The attribute of pydevd's debugger that has the process's `Children`, for the relay.
 ATTRIBUTE = "rayside_children"
 # Our event: a child's process and its port, which is at the address of its parent's.
@@ -56,6 +51,59 @@ def peer(connection: socket.socket) -> tuple[int, int]:
     return pid, user
 
 
+class OwnSocket(socket.socket):
+    """Ends where somebody else has closed its descriptor, before it reads, writes or closes another's.
+
+    A program may close all descriptors, as daemons do, and open its own with the same numbers.
+    """
+
+    __slots__ = ("_file",)
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._file = self._now()
+
+    def _now(self) -> tuple[int, int] | None:
+        try:
+            status = os.fstat(self.fileno())
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+    def _check(self) -> None:
+        if self.fileno() >= 0 and self._now() != self._file:
+            self.detach()
+            raise ConnectionAbortedError("the program has closed this socket")
+
+    def accept(self) -> tuple[OwnSocket, Any]:
+        self._check()
+        descriptor, address = self._accept()  # type: ignore[attr-defined]
+        return OwnSocket(fileno=descriptor), address
+
+    def recv(self, *arguments: Any) -> bytes:
+        self._check()
+        return super().recv(*arguments)
+
+    def send(self, *arguments: Any) -> int:
+        self._check()
+        return super().send(*arguments)
+
+    def sendall(self, *arguments: Any) -> None:
+        self._check()
+        super().sendall(*arguments)
+
+    def shutdown(self, how: int) -> None:
+        self._check()
+        super().shutdown(how)
+
+    def close(self) -> None:
+        try:
+            self._check()
+        except ConnectionAbortedError:
+            return
+        super().close()
+
+
 class Children:
     """Takes the children of this process while its debugger wants them.
 
@@ -74,8 +122,7 @@ class Children:
     def announce(self) -> None:
         """Has the programs that this process starts from now on ask it; does nothing but on Linux."""
         if sys.platform == "linux":
-            others = [name for name in os.environ.get(PARENT, "").split(":") if name]
-            os.environ[PARENT] = ":".join([self._name, *others][:_MOST_NAMES])
+            config.add_parent(self._name)
 
     @property
     def are_taken(self) -> bool:
@@ -101,7 +148,7 @@ class Children:
         try:
             listening.bind(f"\0{self._name}")
             listening.listen(MOST)
-            in_background(partial(self._accept, listening))
+            tracing.in_background(partial(self._accept, listening))
         except (OSError, RuntimeError) as error:  # A stranger has the name; there are no threads any more.
             listening.close()
             sys.stderr.write(f"rayside: processes that this one starts are not debugged: {error}\n")
@@ -150,7 +197,7 @@ class Children:
                     self._asking[connection] = 0
             try:
                 if is_one_more:
-                    in_background(partial(self._serve, connection))
+                    tracing.in_background(partial(self._serve, connection))
                     continue
             except RuntimeError:  # There can be no more threads, as when Python ends.
                 with self._changed:

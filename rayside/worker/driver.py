@@ -1,6 +1,8 @@
-"""Ray runs this in a job's driver, inside `ray.init`: the environment variable RAY_RUNTIME_ENV_HOOK names it.
+"""Hooks that Ray runs inside a driver's `ray.init`: the environment variable RAY_RUNTIME_ENV_HOOK names one.
 
-It sees the job's runtime_env merged with the driver's own, and may change it.
+It sees the driver's runtime_env, with a submitted job's merged into it, and may change it. A driver that
+nobody submitted (`python -m rayside.worker`, a notebook, a Python prompt) calls `debug` first. It needs
+debugpy in the cluster's environment; docs/hook.md says how a runtime_env brings it.
 """
 
 from __future__ import annotations
@@ -9,21 +11,17 @@ import json
 import os
 import sys
 import uuid
+from pathlib import Path
 from typing import Any
 
-from . import attach, packages, setup_hook, whose
-from .scout import STARTED
+from . import attach, handshake, ray_process
+from .config import VARIABLE, Config, change, forget, with_package
 
-OURS = (
-    "RAY_RUNTIME_ENV_HOOK",
-    "RAY_OVERRIDE_JOB_RUNTIME_ENV",
-    "RAYSIDE_ATTACH_TIMEOUT",
-    "RAYSIDE_CARRIED",
-    "RAYSIDE_GIVEN",
-    "RAYSIDE_PIP",
-    STARTED,
-)
 _JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+_HOOK, _OVERRIDE = "RAY_RUNTIME_ENV_HOOK", "RAY_OVERRIDE_JOB_RUNTIME_ENV"
+OURS = (_HOOK, _OVERRIDE, VARIABLE)
+_BY_HAND = f"{__package__}.driver.on_init_by_hand"
+_POST_MORTEM = "RAY_DEBUG_POST_MORTEM"
 
 
 def on_init(runtime_env: dict[str, Any]) -> dict[str, Any]:
@@ -32,64 +30,100 @@ def on_init(runtime_env: dict[str, Any]) -> dict[str, Any]:
     The user's own fields are as without a debugger, and the workers get this package besides; what was added
     to send it is gone again from a second `ray.init` and from other programs that this one starts.
     """
-    requested = os.environ.get("RAYSIDE_GIVEN")
     job = dict(json.loads(os.environ[_JOB])["runtime_env"] or {})
     modules = [*(job.get("py_modules") or [])]
-    hook_modules, carried = modules[-1:], _carried(modules)
-    if requested is not None:
-        _refuse_contradictions(runtime_env, job, json.loads(requested))
-    timeout = float(os.environ["RAYSIDE_ATTACH_TIMEOUT"])
-    requirements = os.environ.get("RAYSIDE_PIP", "").split()
-    waited_until = float(os.environ.get(STARTED, "inf"))
+    hook_modules = modules[-1:]
+    try:
+        config = Config.read()
+    except ValueError as error:
+        _forget(hook_modules)
+        attach.say(f"no debugger in this job: {error}")
+        return runtime_env
+    _refuse_contradictions(runtime_env, job, config)
+    # These are what workers need: the debugger's, if any, and this package.
+    carried = modules[-1 - config.carried :]
     _forget(hook_modules)
     try:
         cleaned = _without(dict(runtime_env), hook_modules)
         if carried:
             others = [module for module in cleaned.get("py_modules") or [] if module not in carried]
             cleaned = {**cleaned, "py_modules": [*others, *carried]}
-        for requirement in requirements:
-            cleaned = packages.with_package(cleaned, requirement)
-        return hooked(cleaned, timeout, waited_until)
+        for requirement in config.requirements:
+            cleaned = with_package(cleaned, requirement)
+        return hooked(cleaned, config)
     except Exception as error:
         attach.say(f"no debugger in this job: {type(error).__name__}: {error}")
         return runtime_env
 
 
-def _carried(modules: list[str]) -> list[str]:
-    """Returns the modules that workers need: the debugger's, if any, and this package."""
-    count = int(os.environ.get("RAYSIDE_CARRIED", "0"))
-    return modules[-1 - count :]
+def debug(attach_timeout: float = 0.0, *, post_mortem: bool = False) -> None:
+    """Has the next `ray.init` of this program open a debugger in it, and in each worker of its job.
 
+    Args:
+        attach_timeout: the seconds for which they wait for a debugger; with 0 they don't.
+        post_mortem: whether a task that fails stops there.
 
-def hooked(runtime_env: dict[str, Any], timeout: float, waited_until: float) -> dict[str, Any]:
-    """Returns the runtime_env with our hook for workers; this driver opens a debugger after `ray.init`.
-
-    `timeout` and `waited_until` are those of `attach.wait`.
+    Raises:
+        RuntimeError: where `ray.init` was called before, or a hook of the user's own is set.
     """
+    if "ray" in sys.modules and sys.modules["ray"].is_initialized():
+        raise RuntimeError(
+            "ray.init() was called before: call ray.shutdown(), then this, then ray.init() again"
+        )
+    if os.environ.get(_HOOK, _BY_HAND) != _BY_HAND:
+        raise RuntimeError(f"{_HOOK} is {os.environ[_HOOK]!r}: Ray calls one such hook alone")
+    os.environ[_HOOK] = _BY_HAND
+    change(attach_timeout=attach_timeout)
+    if post_mortem:
+        os.environ[_POST_MORTEM] = "1"
+
+
+def on_init_by_hand(runtime_env: dict[str, Any] | None) -> dict[str, Any]:
+    """Returns the runtime_env for the workers: the driver's own, and our hook."""
+    own = dict(runtime_env or {})
+    names = _POST_MORTEM, handshake.USER_VARIABLE
+    variables = {name: os.environ[name] for name in names if name in os.environ}
+    changed = {
+        **own,
+        "env_vars": {**variables, **(own.get("env_vars") or {})},
+        # The relay calls it in the workers.
+        "py_modules": [*(own.get("py_modules") or []), str(Path(__file__).parents[1])],
+    }
+    try:
+        return hooked(changed, Config(attach_timeout=Config.read().attach_timeout))
+    except Exception as error:
+        attach.say(f"no debugger in this job: {type(error).__name__}: {error}")
+        return own
+    finally:
+        # Programs that this one starts may not have this package.
+        os.environ.pop(_HOOK, None)
+        forget()
+
+
+def hooked(runtime_env: dict[str, Any], config: Config) -> dict[str, Any]:
+    """Returns the runtime_env with our hook for workers; this driver opens a debugger after `ray.init`."""
     import ray
     import ray._private.worker
 
     ray.cloudpickle.register_pickle_by_value(sys.modules[__package__])
-    name = uuid.uuid4().hex
-    theirs = runtime_env.get("worker_process_setup_hook")
+    job = uuid.uuid4().hex
 
     def connected() -> None:
-        setup_hook.prepare(name, timeout, announce=True, waited_until=waited_until)
+        ray_process.open(config, job, announces=True)
 
     ray._private.worker._post_init_hooks.append(connected)
-    hook = setup_hook.hook(name, timeout, theirs, announce=False, by_driver=whose.metadata())
-    return {**runtime_env, "worker_process_setup_hook": hook}
+    theirs = runtime_env.get("worker_process_setup_hook")
+    worker = Config(attach_timeout=config.attach_timeout)
+    ours = ray_process.hook(theirs, worker, job, by_driver=handshake.metadata())
+    return {**runtime_env, "worker_process_setup_hook": ours}
 
 
-def _refuse_contradictions(merged: dict[str, Any], job: dict[str, Any], requested: dict[str, Any]) -> None:
+def _refuse_contradictions(merged: dict[str, Any], job: dict[str, Any], config: Config) -> None:
     """Refuses what Ray itself refuses, but not fields that only we have set: the driver may set those."""
     env_vars = job.get("env_vars") or {}
-    wrong = [field for field in requested["fields"] if merged.get(field) != job.get(field)]
-    wrong += [
-        name
-        for name in requested["env_vars"]
-        if (merged.get("env_vars") or {}).get(name) != env_vars.get(name)
-    ]
+    wrong = [field for field in config.given if merged.get(field) != job.get(field)]
+    theirs = merged.get("env_vars") or {}
+    wrong += [name for name in config.given_env_vars if theirs.get(name) != env_vars.get(name)]
     if wrong:
         raise ValueError(
             f"Failed to merge the Job's runtime env with ray.init's, both have {', '.join(wrong)}. "
@@ -107,8 +141,9 @@ def _without(runtime_env: dict[str, Any], hook_modules: list[str]) -> dict[str, 
 
 
 def _forget(hook_modules: list[str]) -> None:
-    for name in OURS:
+    for name in (_HOOK, _OVERRIDE):
         os.environ.pop(name, None)
-    config = json.loads(os.environ[_JOB])
-    config["runtime_env"] = _without(config["runtime_env"] or {}, hook_modules)
-    os.environ[_JOB] = json.dumps(config)
+    forget()
+    job = json.loads(os.environ[_JOB])
+    job["runtime_env"] = _without(job["runtime_env"] or {}, hook_modules)
+    os.environ[_JOB] = json.dumps(job)

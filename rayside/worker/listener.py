@@ -17,13 +17,13 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from . import tracing, whose
+from . import handshake, tracing
+from .children import Children, OwnSocket
 from .handshake import AUTHORIZE, CHALLENGE, DEBUG, LONGEST_USER, proof
-from .own_socket import OwnSocket
 
 # A whole handshake may take so many seconds; an honest one takes milliseconds.
 _PATIENCE = 5.0
@@ -54,25 +54,11 @@ def rays_token() -> bytes:
     return str(next(iter(header.values()), "")).removeprefix("Bearer ").encode()
 
 
-class Offspring(Protocol):
-    """Has the children of this process, each of which has a port of its own."""
-
-    @property
-    def living(self) -> list[dict[str, int]]:
-        """Returns the process and the port of each."""
-
-    def taken(self) -> contextlib.AbstractContextManager[None]:
-        """Takes children until the block ends."""
-
-    def leave(self) -> None:
-        """Closes a fork's copies of sockets."""
-
-
 class Listener:
     """Listens from `open` on, until the process ends.
 
     `user` is the name of who had it opened, and `by_driver` what the job's driver has sent of its metadata,
-    each if known (see `whose`). `children` are told to a debugger that wants them.
+    each if known (see handshake.py). `children` are told to a debugger that wants them.
     """
 
     def __init__(
@@ -80,7 +66,7 @@ class Listener:
         token: bytes,
         user: str = "",
         by_driver: Mapping[str, str] | None = None,
-        children: Offspring | None = None,
+        children: Children | None = None,
     ) -> None:
         self._children, self._wants_children = children, False
         self._token, self._user, self._by_driver = token, user, by_driver or {}
@@ -96,7 +82,7 @@ class Listener:
         listening = socket.create_server((host, 0), backlog=_MOST)
         self._socket = OwnSocket(fileno=listening.detach())
         _start_pydevd()
-        in_background(self._accept)
+        tracing.in_background(self._accept)
         return int(self._socket.getsockname()[1])
 
     def close(self) -> None:
@@ -120,7 +106,7 @@ class Listener:
             with self._changed:
                 self._knocking.append(connection)
                 _end_oldest(self._knocking, _MOST)
-            in_background(partial(self._serve, connection))
+            tracing.in_background(partial(self._serve, connection))
 
     def _serve(self, connection: socket.socket) -> None:
         with connection:
@@ -183,7 +169,7 @@ class Listener:
             _answer(connection, request, own)
             return True
         self._introduced(connection)
-        _answer(connection, request, {**own, **whose.claims(self._by_driver, self._user)})
+        _answer(connection, request, {**own, **handshake.claims(self._by_driver, self._user)})
         request = _receive(connection, time.monotonic() + _CHOOSING)
         if request["command"] != DEBUG:  # It leaves.
             _answer(connection, request, {})
@@ -325,15 +311,3 @@ def _notice_when_gone(connection: socket.socket) -> None:
     for name, value in _PROBED.items():
         if hasattr(socket, name):  # macOS lacks two of them
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
-
-def in_background(function: Callable[[], None]) -> None:
-    """Runs it in a thread that is neither traced, nor stopped with the others, nor shown among them."""
-
-    def run() -> None:
-        tracing.leave_out_this_thread()
-        function()
-
-    thread = threading.Thread(target=run, name="rayside", daemon=True)
-    vars(thread).update(pydev_do_not_trace=True, is_pydev_daemon_thread=True)
-    thread.start()

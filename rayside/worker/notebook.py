@@ -5,6 +5,6 @@ No cell waits for a debugger, so breakpoints are set while it runs, or before.
 
 from __future__ import annotations
 
-from . import by_hand
+from .driver import debug
 
-by_hand.debug()
+debug()

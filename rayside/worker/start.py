@@ -23,10 +23,10 @@ _RAYS_OWN = "ray.util.debugpy"
 # The package that a job brings along, which the relay imports; the one around this file has a name of its own
 # until something asks for `rayside` that no job has brought.
 _PACKAGE, _OURS = "rayside", "_rayside_start"
-# Only the drivers of jobs with --debug have the first two (jobs.py); a driver's own children have the
-# third besides (early.py).
-_DRIVER, _JOB, _STARTED = "rayside.worker.driver.on_init", "RAY_JOB_CONFIG_JSON_ENV_VAR", "RAYSIDE_STARTED"
-_PARENT = "RAYSIDE_PARENT"  # children.py
+# Only the drivers of jobs with --debug have these two (jobs.py).
+_DRIVER, _JOB = "rayside.worker.driver.on_init", "RAY_JOB_CONFIG_JSON_ENV_VAR"
+# config.py. Only a field's own quotes have no backslash before them: two fields are read without `json`.
+_CONFIG, _STARTED, _PARENTS = "RAYSIDE_DEBUG", '"started": true', '"parents": "'
 
 
 class _Finder:
@@ -44,7 +44,13 @@ class _Finder:
 
             def exec_module(module: ModuleType) -> None:
                 execute(module)
-                _package("plain").change(module)
+                load = module._try_import_debugpy
+
+                def load_ours() -> Any:
+                    debugpy = load()
+                    return debugpy and _package("attach").for_breakpoints(debugpy)
+
+                module._try_import_debugpy = load_ours  # type: ignore[attr-defined]
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
@@ -103,17 +109,22 @@ def _is_debugged(names: str) -> bool:
 
 def _begin() -> None:
     """Opens this process to a debugger where that is asked for."""
-    if (
-        os.environ.get("RAY_RUNTIME_ENV_HOOK") == _DRIVER
-        and _JOB in os.environ
-        and _STARTED not in os.environ
-    ):
-        os.environ[_STARTED] = "inf"
+    config = os.environ.get(_CONFIG, "{}")
+    is_driver = os.environ.get("RAY_RUNTIME_ENV_HOOK") == _DRIVER and _JOB in os.environ
+    if is_driver and _STARTED not in config:  # A driver's own children have all of it, too.
+        try:
+            import json
+
+            os.environ[_CONFIG] = json.dumps({**json.loads(config), "started": True})
+        except (TypeError, ValueError, RecursionError):
+            return  # `ray.init` will say so.
         try:
             importlib.import_module("rayside.worker.early").begin()
         except Exception as error:  # It is an earlier Rayside's package, or an environment that is not ours.
             sys.stderr.write(f"rayside: the driver is debugged from ray.init on: {error}\n")
-    elif _is_debugged(os.environ.get(_PARENT, "")) and _package("child").is_program(sys.orig_argv):
+        return
+    names = config.partition(_PARENTS)[2].partition('"')[0]
+    if _is_debugged(names) and _package("child").is_program(sys.orig_argv):
         importlib.import_module(f"{_OURS}.worker.attach").join_parents_debugger()
 
 

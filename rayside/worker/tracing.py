@@ -24,14 +24,14 @@ _UNDISTURBED = 0.2  # seconds for which others wait for Python's lock before the
 _NOT_STEPPING, _SUSPENDED = -1, 2  # pydev_step_cmd and pydev_state, in pydevd_constants.py
 
 
-class _OfThisProcess(list[Any]):
+class OfThisProcess(list[Any]):
     """Pickled it is empty: the workers get this module by value."""
 
     def __reduce__(self) -> tuple[type[list[Any]], tuple[()]]:
         return list, ()
 
 
-_pending = _OfThisProcess()  # It keeps the calls for the main thread alive.
+_pending = OfThisProcess()  # It keeps the calls for the main thread alive.
 
 
 def sleep() -> None:
@@ -327,3 +327,15 @@ def _in_main_thread(function: Callable[[], Any]) -> None:
 
     _pending.append(ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(call))
     ctypes.pythonapi.Py_AddPendingCall(_pending[-1], None)
+
+
+def in_background(function: Callable[[], None]) -> None:
+    """Runs it in a thread that is neither traced, nor stopped with the others, nor shown among them."""
+
+    def run() -> None:
+        leave_out_this_thread()
+        function()
+
+    thread = threading.Thread(target=run, name="rayside", daemon=True)
+    vars(thread).update(pydev_do_not_trace=True, is_pydev_daemon_thread=True)
+    thread.start()

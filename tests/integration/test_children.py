@@ -19,7 +19,7 @@ import pytest
 
 from bootstrap.settings import ROOT
 from rayside.dap.framing import Message
-from rayside.worker.children import PARENT
+from rayside.worker.config import VARIABLE, Config
 from tests.integration.pythons import each_python, hows_environment, python_of
 from tests.integration.relay_debuggees import Process, Session, relay_over
 
@@ -82,7 +82,8 @@ ASK = '''
 import os, socket, sys, time
 sys.path.insert(0, sys.argv[1])
 from rayside.worker import child
-parent, name = os.getpid(), os.environ["RAYSIDE_PARENT"].split(":")[0]
+from rayside.worker.config import Config
+parent, name = os.getpid(), Config.read().parents.split(":")[0]
 if sys.argv[2] == "orphan":
     if os.fork():
         os._exit(0)
@@ -135,9 +136,9 @@ print("parent", os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
 # The child is told to end while it waits for its debugger, or soon after.
 IS_SIGNALLED = """\
 import os, signal, sys, time
-from rayside.worker import forks
+from rayside.worker import child
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
-asking = forks._parent[0][1]._asking
+asking = child._parent[0][1]._asking
 for pause in (0.0, 0.05, 1.0):
     pid = os.fork()
     if not pid:
@@ -359,7 +360,8 @@ def test_a_python_whose_parent_has_no_debugger_imports_nothing_of_ours(tmp_path:
     (tmp_path / "program.py").write_text("import secrets; print(secrets.KEY)")
     start = ROOT / "rayside" / "worker" / "start.py"
     (tmp_path / "sitecustomize.py").write_text(f"import runpy; runpy.run_path({str(start)!r})")
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), PARENT: "rayside-0-nobody"}
+    nobody = Config(parents="rayside-0-nobody").text()
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), VARIABLE: nobody}
     command = [sys.executable, str(tmp_path / "program.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("its own\n", "")
@@ -370,7 +372,7 @@ def test_a_python_whose_parent_takes_nobody_begins_all_the_same(tmp_path: Path) 
     start = ROOT / "rayside" / "worker" / "start.py"
     (tmp_path / "sitecustomize.py").write_text(f"import runpy; runpy.run_path({str(start)!r})")
     name = f"rayside-test-{os.getpid()}"
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), PARENT: name}
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), VARIABLE: Config(parents=name).text()}
     with contextlib.ExitStack() as stack:
         standing_still = stack.enter_context(socket.socket(socket.AF_UNIX))
         standing_still.bind(f"\0{name}")

@@ -38,7 +38,7 @@ def run(
         "RAY_RUNTIME_ENV_HOOK": "rayside.worker.driver.on_init",
         "RAY_JOB_CONFIG_JSON_ENV_VAR": JOB,
         "RAY_ADDRESS": "127.0.0.1:1",
-        "RAYSIDE_ATTACH_TIMEOUT": "60",
+        "RAYSIDE_DEBUG": '{"attach_timeout": 60.0}',
         "PYTHONPATH": f"{hook}:{tmp_path}",
     }
     done = subprocess.run(
@@ -74,10 +74,16 @@ def test_a_scout_that_fails_is_one_line_and_no_wait(tmp_path: Path, ray: str, wh
 @pytest.mark.parametrize(
     "env",
     [
-        {"RAYSIDE_ATTACH_TIMEOUT": "0"},
+        {"RAYSIDE_DEBUG": "{}"},
         {"RAY_RUNTIME_ENV_HOOK": "another"},
         {"RAY_RUNTIME_ENV_HOOK": ""},
-        {"RAYSIDE_STARTED": "inf"},
+        {"RAYSIDE_DEBUG": '{"attach_timeout": 60.0, "started": true}'},
+        # `ray.init` says that these are malformed.
+        {"RAYSIDE_DEBUG": ""},
+        {"RAYSIDE_DEBUG": "[" * 100_000},
+        {"RAYSIDE_DEBUG": "[60]"},
+        {"RAYSIDE_DEBUG": '{"attach_timeout": "60"}'},
+        {"RAYSIDE_DEBUG": '{"attach_timeout": 1e9}'},
     ],
 )
 def test_nothing_happens_where_nothing_may_wait_and_in_other_processes(
@@ -92,7 +98,7 @@ def test_the_package_of_the_job_comes_before_the_one_beside_the_start_file(tmp_p
     (tmp_path / "older" / "rayside" / "worker").mkdir(parents=True)
     for package in ("rayside", "rayside/worker"):
         (tmp_path / "older" / package / "__init__.py").touch()
-    output, errors = run(tmp_path, hook=tmp_path / "older", env={"RAYSIDE_ATTACH_TIMEOUT": "1"})
+    output, errors = run(tmp_path, hook=tmp_path / "older", env={"RAYSIDE_DEBUG": '{"attach_timeout": 1.0}'})
     assert "first line False" in output
     why = "No module named 'rayside.worker.early'"
     assert errors == f"rayside: the driver is debugged from ray.init on: {why}\n"

@@ -30,9 +30,9 @@ JOB = "01000000"
 PROGRAM = """\
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from rayside.worker import attach, listener, whose
+from rayside.worker import attach, handshake, listener
 attach.rays_token = lambda: sys.argv[2].encode()
-whose.job = lambda: "01000000"
+handshake.job = lambda: "01000000"
 if sys.argv[4] == "old":
     receive = listener._receive
     def without_user(*how):

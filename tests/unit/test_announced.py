@@ -11,7 +11,6 @@ from rayside.errors import NotRunning
 from rayside.ray.announced import announced
 from rayside.ray.metadata import DRIVER
 from rayside.relay.cluster import ClusterDebuggees
-from rayside.worker import scout
 from tests.unit.test_relay_process import JOBS, WORKERS, Clock
 from tests.unit.test_state import JOB, WORKER, Recorded
 
@@ -39,8 +38,7 @@ def announced_drivers(job: dict[str, Any]) -> list[tuple[str, int, int]]:
     return [(driver.host, driver.port, driver.pid) for driver in announced([read], {"n1": "127.0.0.2"})]
 
 
-def test_the_hook_and_the_relay_mean_the_same() -> None:
-    assert scout.DRIVER == DRIVER
+def test_a_driver_is_found_by_what_it_announces() -> None:
     assert announced_drivers(EARLY) == [("127.0.0.2", 40001, 3543)]
 
 

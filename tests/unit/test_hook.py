@@ -15,7 +15,7 @@ from rayside.ray.debug import REQUIREMENTS, Debug
 from rayside.ray.metadata import DEBUG, PY_MODULES, WORKING_DIR
 from rayside.ray.time_limits import RAISED
 from rayside.worker import driver
-from rayside.worker.packages import with_package
+from rayside.worker.config import VARIABLE, Config, with_package
 
 DEBUGPY = "debugpy==1.8.22"
 
@@ -132,12 +132,18 @@ def test_nothing_that_the_user_gave_is_lost(code: Path) -> None:
             "RAY_DEBUG_POST_MORTEM": "1",
             **RAISED,
             "collective_gloo_timeout": "7",
-            "RAYSIDE_ATTACH_TIMEOUT": "5",
         }.items()
     )
+    assert json.loads(environment["env_vars"][VARIABLE]) == {
+        "attach_timeout": 5,
+        "requirements": [*REQUIREMENTS],
+        "given": ["excludes", "pip", "worker_process_setup_hook", "working_dir"],
+        "given_env_vars": ["PYDEVD_USE_SYS_MONITORING", "WORD", "collective_gloo_timeout"],
+    }
     workers_only = submission(code, "bash run.sh", debug=debug, **runtime_env).environment()
-    assert workers_only["worker_process_setup_hook"] == "rayside.worker.setup_hook.setup"
-    assert workers_only["env_vars"]["RAYSIDE_SETUP_HOOK"] == "own.hook"
+    assert workers_only["worker_process_setup_hook"] == "rayside.worker.ray_process.setup"
+    expected = {"attach_timeout": 5, "setup_hook": "own.hook"}
+    assert json.loads(workers_only["env_vars"][VARIABLE]) == expected
 
 
 def test_the_hook_is_the_last_of_py_modules_and_is_not_among_the_users(code: Path) -> None:
@@ -179,9 +185,9 @@ def test_the_drivers_own_fields_take_the_place_of_what_only_we_have_set(
     started(monkeypatch, job)
     hooked: list[dict[str, Any]] = []
 
-    def hook(env: dict[str, Any], timeout: float, _: float) -> dict[str, Any]:
+    def hook(env: dict[str, Any], config: Config) -> dict[str, Any]:
         hooked.append(env)
-        return {"hooked": timeout}
+        return {"hooked": config.attach_timeout}
 
     monkeypatch.setattr(driver, "hooked", hook)
     assert driver.on_init({**job, "py_modules": ["/own"]}) == {"hooked": 60.0}
@@ -218,7 +224,7 @@ def test_a_hook_that_fails_says_so_and_leaves_the_job_alone(
     job = {**submission(code).environment(), "py_modules": ["gcs://_ray_pkg_1.zip"], "working_dir": "gcs://x"}
     started(monkeypatch, job)
 
-    def fails(env: dict[str, Any], timeout: float, _: float) -> dict[str, Any]:
+    def fails(env: dict[str, Any], config: Config) -> dict[str, Any]:
         raise RuntimeError("no such luck")
 
     monkeypatch.setattr(driver, "hooked", fails)

@@ -34,7 +34,7 @@ from rayside.ray.records import jobs_for, read_job
 from rayside.ray.state import LAG
 from rayside.relay.debuggee import MOST_TRIES, AttachTries, Debuggee
 from rayside.users import is_name, own_name, sees
-from rayside.worker import by_hand, driver, whose
+from rayside.worker import driver, handshake
 from tests.unit.test_paused import target_of
 from tests.unit.test_relay_process import JOBS, WORKERS, Clock, cluster
 from tests.unit.test_state import JOB, TASK, WORKER, Recorded
@@ -115,9 +115,9 @@ def test_a_driver_by_hand_passes_on_whose_it_is(monkeypatch: pytest.MonkeyPatch)
         return env
 
     monkeypatch.setattr(driver, "hooked", hooked)
-    assert USER_VARIABLE not in by_hand.on_init({})["env_vars"]
+    assert USER_VARIABLE not in driver.on_init_by_hand({})["env_vars"]
     monkeypatch.setenv(USER_VARIABLE, "anna")
-    assert by_hand.on_init({"env_vars": {"A": "1"}})["env_vars"] == {"A": "1", USER_VARIABLE: "anna"}
+    assert driver.on_init_by_hand({"env_vars": {"A": "1"}})["env_vars"] == {"A": "1", USER_VARIABLE: "anna"}
 
 
 # --- whose an instance is ----------------------------------------------------------------------
@@ -282,16 +282,16 @@ def test_a_process_says_whose_it_is_as_far_as_it_knows(
     monkeypatch: pytest.MonkeyPatch, ray_that_knows: Callable[..., None]
 ) -> None:
     monkeypatch.delenv(USER_VARIABLE, raising=False)
-    assert whose.claims({}, "") == {"job": "", "submission": "", "user": ""}
-    assert whose.claims({}, "opener")["user"] == "opener"
+    assert handshake.claims({}, "") == {"job": "", "submission": "", "user": ""}
+    assert handshake.claims({}, "opener")["user"] == "opener"
     monkeypatch.setenv(USER_VARIABLE, "anna")
-    assert whose.claims({}, "opener")["user"] == "anna"
+    assert handshake.claims({}, "opener")["user"] == "anna"
     of_bob = {USER: "bob", "job_submission_id": "j2"}
-    assert whose.claims(of_bob, "")["user"] == "bob"
+    assert handshake.claims(of_bob, "")["user"] == "bob"
     ray_that_knows({**of_bob, "more": "x"}, asked=True)
-    assert whose.claims({}, "opener") == {"job": "", "submission": "j2", "user": "bob"}
+    assert handshake.claims({}, "opener") == {"job": "", "submission": "j2", "user": "bob"}
     ray_that_knows({USER: "b" * 1000, "job_submission_id": "j" * 1000}, asked=True)
-    lengths = {name: len(claim) for name, claim in whose.claims({}, "").items()}
+    lengths = {name: len(claim) for name, claim in handshake.claims({}, "").items()}
     assert lengths == {"job": 0, "submission": 200, "user": 64}
 
 
@@ -308,7 +308,7 @@ def test_a_ray_that_nobody_has_asked_yet_is_not_asked_and_another_one_says_nothi
     metadata: Any, asked: bool, ray_that_knows: Callable[..., None]
 ) -> None:
     ray_that_knows(metadata, asked=asked)
-    assert whose.metadata() == {}
+    assert handshake.metadata() == {}
 
 
 @pytest.mark.parametrize("config", ["", "[]", "{}", '{"metadata": null}', '{"metadata": 7}'])
@@ -316,9 +316,9 @@ def test_a_submission_whose_job_can_not_be_read_is_nobodys(
     config: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", config)
-    assert whose.metadata() == {}
+    assert handshake.metadata() == {}
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", json.dumps({"metadata": {USER: "bob"}}))
-    assert whose.metadata() == {USER: "bob"}
+    assert handshake.metadata() == {USER: "bob"}
 
 
 # --- tries -------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from rayside.ray import authentication
 from rayside.ray.debug import Debug
 from rayside.ray.state import Dashboard
 from rayside.worker import driver
+from rayside.worker.config import change
 
 CARRIED = "/cache/bytecode", "/cache/debugpy"
 URL = "http://head.example:8265"
@@ -228,7 +229,8 @@ def test_debugpy_goes_with_the_job_before_the_hook() -> None:
     sent = Debug(packages=CARRIED).added_to({"py_modules": ["/mine"]}, driver=True)
     assert sent["py_modules"][:3] == ["/mine", "/cache/bytecode", "/cache/debugpy"]
     assert sent["py_modules"][3].endswith("/rayside")
-    assert "RAYSIDE_CARRIED" not in Debug().added_to({}, driver=True)["env_vars"]
+    assert '"carried": 2' in sent["env_vars"]["RAYSIDE_DEBUG"]
+    assert "carried" not in Debug().added_to({}, driver=True)["env_vars"]["RAYSIDE_DEBUG"]
     # What pip installs need not be carried.
     pip = Debug(packages=("/cache/debugpy",), pip_debugpy=True).added_to({}, driver=True)
     assert "/cache/debugpy" not in pip["py_modules"]
@@ -246,7 +248,7 @@ def test_workers_get_debugpy_whatever_modules_the_driver_names(
     for name, value in sent["env_vars"].items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", json.dumps({"runtime_env": job, "metadata": {}}))
-    monkeypatch.setenv("RAYSIDE_GIVEN", json.dumps({"fields": [], "env_vars": []}))
+    change(given=())
 
     def hooked(env: dict[str, Any], *_: object) -> dict[str, Any]:
         return env

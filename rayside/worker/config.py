@@ -1,0 +1,134 @@
+"""Configuration of a debugged job's processes: JSON in one environment variable, and what workers install."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+from dataclasses import dataclass
+from typing import Any
+
+VARIABLE = "RAYSIDE_DEBUG"
+# A day, as for `submit --attach-timeout`.
+LONGEST_WAIT = 86_400
+_LONGEST = 131_072  # characters; Linux takes no longer variable
+_MOST_PARENTS = 4
+# `waited_until` is a wall-clock time, at most some thousands of years from now.
+_MOST = {"attach_timeout": LONGEST_WAIT, "carried": 16, "waited_until": 1e11}
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a process has to know to open a port. start.py reads `started` and `parents` as text."""
+
+    attach_timeout: float = 0.0  # seconds for which it waits for a debugger
+    requirements: tuple[str, ...] = ()  # what workers have to install, as pip takes it
+    carried: int = 0  # so many `py_modules` before the last one, this package, are the debugger's
+    # What the user gave: the runtime_env's fields and variables that `ray.init` in the driver may not
+    # contradict, and the dotted name of a `worker_process_setup_hook`.
+    given: tuple[str, ...] = ()
+    given_env_vars: tuple[str, ...] = ()
+    setup_hook: str = ""
+    # A driver was opened at its Python's start: the programs that it starts are left alone. And it has waited
+    # in vain up to that wall-clock time.
+    started: bool = False
+    waited_until: float = 0.0
+    # Sockets of the debugged processes from which this one descends, the nearest first (children.py).
+    parents: str = ""
+
+    @classmethod
+    def read(cls) -> Config:
+        """Returns this process's; raises ValueError where that is malformed. Unknown fields are left out."""
+        text = os.environ.get(VARIABLE, "{}")
+        try:
+            said = dict(json.loads(text[:_LONGEST]))
+        except (ValueError, TypeError, RecursionError):
+            raise ValueError(f"{VARIABLE} is not a JSON object") from None
+        fields: dict[str, Any] = {name: said[name] for name in vars(cls()) if name in said}
+        wrong = [name for name, value in fields.items() if not _is_valid(name, value)]
+        if wrong:
+            raise ValueError(f"{VARIABLE} has an invalid {', '.join(wrong)}")
+        lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+        return cls(**{**fields, **lists})
+
+    def text(self) -> str:
+        """Returns it as JSON, without what is as by default."""
+        defaults = vars(Config())  # `dataclasses.fields` gives none in a class that came by pickle
+        return json.dumps({name: value for name, value in vars(self).items() if value != defaults[name]})
+
+
+def _is_valid(field: str, value: Any) -> bool:
+    default = getattr(Config, field)
+    if isinstance(default, tuple):
+        return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    if field in _MOST:
+        return type(value) in (type(default), int) and 0 <= value <= _MOST[field]
+    return type(value) is type(default)
+
+
+def change(**fields: Any) -> None:
+    """Changes these fields for this process, and for the programs that it starts."""
+    os.environ[VARIABLE] = Config(**{**vars(_readable()), **fields}).text()
+
+
+def add_parent(name: str) -> None:
+    """Puts this process before the debugged parents of the programs that it starts."""
+    # In a fork that becomes another program its own name is there, and the socket gone.
+    others = [other for other in _readable().parents.split(":") if other]
+    change(parents=":".join([name, *others][:_MOST_PARENTS]))
+
+
+def forget() -> None:
+    """Forgets all but the debugged parents, for this process and for the programs that it starts."""
+    parents = _readable().parents
+    os.environ.pop(VARIABLE, None)
+    if parents:
+        change(parents=parents)
+
+
+def _readable() -> Config:
+    try:
+        return Config.read()
+    except ValueError:
+        return Config()
+
+
+# --- what workers install ------------------------------------------------------------------
+
+
+def with_package(runtime_env: dict[str, Any], package: str) -> dict[str, Any]:
+    """Returns a copy whose `uv`, `conda` or `pip` installs `package` too; `pip` where there is none of them.
+
+    `conda` as the name of an environment, or of its file, stays as it is: nothing can be added.
+    A version that the user asks for stays. `package` is a requirement as pip takes it.
+    https://docs.ray.io/en/latest/ray-core/handling-dependencies.html#api-reference
+    """
+    for field in ("uv", "pip"):
+        if runtime_env.get(field):
+            return {**runtime_env, field: _added(runtime_env[field], package)}
+    conda = runtime_env.get("conda")
+    if isinstance(conda, dict):
+        inside = list(conda.get("dependencies") or [])
+        pips = [entry["pip"] for entry in inside if isinstance(entry, dict) and "pip" in entry]
+        rest = [entry for entry in inside if not (isinstance(entry, dict) and "pip" in entry)]
+        if "pip" not in rest:
+            rest.append("pip")
+        packages = _added([name for names in pips for name in names], package)
+        return {**runtime_env, "conda": {**conda, "dependencies": [*rest, {"pip": packages}]}}
+    if conda:
+        return dict(runtime_env)
+    return {**runtime_env, "pip": [package]}
+
+
+def _added(value: Any, package: str) -> Any:
+    if isinstance(value, dict):
+        return {**value, "packages": _added(value.get("packages") or [], package)}
+    if isinstance(value, str):  # It is a requirements file.
+        value = pathlib.Path(value).read_text().splitlines()
+    named = {_name(line) for line in value}
+    return list(value) if _name(package) in named else [*value, package]
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[^A-Za-z0-9._-]", requirement.strip(), maxsplit=1)[0].lower()
