@@ -49,12 +49,13 @@ def open(
     Returns what went wrong, an ImportError where there is no debugpy; never raises.
     """
     try:
-        load()
+        importlib.import_module("debugpy")
     except ImportError as error:
         if lacking:
             say(lacking)
         return error
     try:
+        load()
         with lock():
             if _opened[:1] != [os.getpid()]:
                 _opened[:] = os.getpid(), listen(**address())
@@ -98,7 +99,6 @@ def listen(
 
 def load() -> None:
     """Imports pydevd, as this process needs it. Raises ImportError."""
-    importlib.import_module("debugpy")  # Nothing changes in a process that lacks it.
     workarounds.apply()
     post_mortem = os.environ.get("RAY_DEBUG_POST_MORTEM") == "1"
     for name, value in {**UNCHECKED, **(WITHOUT_MONITORING if post_mortem else {})}.items():

@@ -87,23 +87,18 @@ def _is_debugged(names: str) -> bool:
     It imports nothing that a program may have a module of its own for: most have no debugger.
     """
     import _socket
+    import errno
 
     for name in names.split(":"):
         try:
             connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+            connection.setblocking(False)  # A parent that stands still takes nobody, for as long as it does.
+            error = connection.connect_ex(f"\0{name}")
+            connection.close()
         except (OSError, AttributeError):
             return False
-        connection.setblocking(False)  # A parent that stands still takes nobody, for as long as it does.
-        try:
-            connection.connect(f"\0{name}")
-        except BlockingIOError:
-            return True  # Many ask at once: child.py asks again.
-        except OSError:
-            continue
-        else:
+        if error in (0, errno.EAGAIN):  # Many ask at once: child.py asks again.
             return True
-        finally:
-            connection.close()
     return False
 
 
@@ -124,7 +119,7 @@ def _begin() -> None:
             sys.stderr.write(f"rayside: the driver is debugged from ray.init on: {error}\n")
         return
     names = config.partition(_PARENTS)[2].partition('"')[0]
-    if _is_debugged(names) and _package("child").is_program(sys.orig_argv):
+    if names and _is_debugged(names) and _package("child").is_program(sys.orig_argv):
         importlib.import_module(f"{_OURS}.worker.attach").join_parents_debugger()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import rayside
+from bootstrap.steps.local_ray import START
 from rayside.worker import children, config, driver, ray_process
 from rayside.worker.config import VARIABLE, Config
 
@@ -39,9 +40,8 @@ def test_what_was_written_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_file_of_pythons_start_reads_two_fields_as_text() -> None:
     """No name of the user's is taken for one of them."""
-    start: dict[str, Any] = {"__name__": "start", "__file__": "start.py"}
-    text = Path(driver.__file__).with_name("start.py").read_text()
-    exec(compile(text.partition("# Some Pythons read")[0], "start.py", "exec"), start)
+    start: dict[str, Any] = {"__name__": "start", "__file__": str(START)}
+    exec(compile(START.read_text().partition("# Some Pythons read")[0], START, "exec"), start)
     started, parents = start["_STARTED"], start["_PARENTS"]
     assert started not in FULL.text()
     assert started in Config(**{**vars(FULL), "started": True}).text()
