@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from bootstrap.diagnosis import runtime_env
-from bootstrap.diagnosis.failure import Failure
+from bootstrap.diagnosis.exceptions import Failure, last_words
 from rayside.ray.outcome import explain_exit
 
 _POST_MORTEM = "./invokew submit --debug --post-mortem, with the same options, stops where it raises"
@@ -33,16 +32,10 @@ def cause(failure: Failure) -> Cause:
 
 
 def raised(failure: Failure) -> Cause:
+    identity = "driver-raised" if failure.subject == "the driver" else "task-raised"
     words = failure.message or "it has no words of its own"
-    if failure.subject == "the driver":
-        return Cause("driver-raised", f"the driver raised {failure.name}", words, _POST_MORTEM)
-    if failure.attempts > 1:
-        each = " each time that it was tried" if failure.alike else ""
-        what = f"{failure.subject} raised {failure.name}{each}"
-        before = "" if failure.alike else ", before in other ways"
-        why = f"{words}; it was tried {failure.attempts} times{before}, and has no retries left"
-        return Cause("task-retries-used-up", what, why, _POST_MORTEM)
-    return Cause("task-raised", f"{failure.subject} raised {failure.name}", words, _POST_MORTEM)
+    tried = f"; it was tried {failure.attempts} times" if failure.attempts > 1 else ""
+    return Cause(identity, f"{failure.subject} raised {failure.name}", words + tried, _POST_MORTEM)
 
 
 # --- what the program lacks --------------------------------------------------------------
@@ -79,7 +72,9 @@ def module_not_found(failure: Failure) -> Cause | None:
     package, _, within = module.partition(".")
     # Python names what is missing: of a package that is there, the module within it.
     hint = (
-        f"{package} is there, without {within}: look whether its version, or what was sent of it, has that"
+        "name the Python that Ray is installed in, by its path, in --entrypoint"
+        if module == "ray"
+        else f"{package} is there, without {within}: does its version, or what was sent of it, have that?"
         if within
         else f"a package of yours: ./invokew submit --py-modules path/to/{module}; from PyPI: name it in the "
         "runtime_env (--runtime-env)"
@@ -97,7 +92,7 @@ def runtime_env_failed(failure: Failure) -> Cause | None:
     return Cause(
         "runtime-env-failed",
         f"the runtime_env of {failure.subject} could not be made",
-        *runtime_env.explained(failure.text),
+        *why_no_runtime_env(failure.text),
     )
 
 
@@ -139,20 +134,17 @@ def not_serializable(failure: Failure) -> Cause | None:
 def worker_died(failure: Failure) -> Cause | None:
     if failure.name != "WorkerCrashedError":
         return None
-    # Ray's table has the end of the task's process.
-    error = failure.task.error if failure.task else ""
-    told = re.match(r"UnexpectedSystemExit: Worker exits with an exit code (.*)", error, re.DOTALL)
-    if told and not re.fullmatch(r"-?\d+\.\s*", told[1]):
-        return raised(replace(failure, name="SystemExit", message=told[1].strip().removesuffix(".")))
     process = failure.subject.partition(" ")[2] or failure.subject
     # Only lines of that task's own process tell of its signal.
     own = rf"^\({re.escape(process)} pid=\d+[^)]*\) .*?\*\*\* (SIG[A-Z]+) received"
-    exit_code = re.search(r"exits with an exit code (\d+)", failure.text)
+    ended = re.search(r"exits with an exit code (.+?)\.?$", failure.text, re.MULTILINE)
     if received := re.search(own, failure.text, re.MULTILINE):
         why = f"its process got {received[1]}"
         why += ", as it crashed in native code" if received[1] in ("SIGSEGV", "SIGABRT", "SIGBUS") else ""
-    elif exit_code:
-        why = f"its process ended with {explain_exit(int(exit_code[1]))}"
+    elif ended:
+        # A program may end itself with words in place of a number.
+        told = explain_exit(int(ended[1])) if re.fullmatch(r"-?\d{1,9}", ended[1]) else ended[1]
+        why = f"its process ended with {told}"
     else:
         why = f"{_SILENT}; Ray does not know its exit code"
     tried = f"; it was tried {failure.attempts} times" if failure.attempts > 1 else ""
@@ -161,18 +153,6 @@ def worker_died(failure: Failure) -> Cause | None:
         f"the worker process of {failure.subject} died",
         why + tried,
         "dmesg, as root, says whether the kernel killed it for its memory; else look at its native code",
-    )
-
-
-def node_died(failure: Failure) -> Cause | None:
-    node_lines = [line for line in failure.message.splitlines() if "its node has died" in line]
-    if failure.name not in ("NodeDiedError", "LocalRayletDiedError") and not node_lines:
-        return None
-    return Cause(
-        "node-died",
-        f"the node of {failure.subject} died",
-        node_lines[0] if node_lines else _first_line(failure),
-        "./invokew status shows which nodes are left; then submit the job again",
     )
 
 
@@ -199,7 +179,7 @@ def actor_died(failure: Failure) -> Cause | None:
     again = " again and has no restarts left" if failure.restarts else ""
     times = "once" if failure.restarts == 1 else f"{failure.restarts} times"
     before = f"it was started again {times}; " if failure.restarts else ""
-    hint = "mend what ended it; @ray.remote(max_restarts=3) starts it again, unless ray.kill ended it"
+    hint = "fix what ended it; @ray.remote(max_restarts=3) starts it again, unless ray.kill ended it"
     return Cause("actor-died", f"{failure.subject} died{again}", before + why, hint)
 
 
@@ -256,16 +236,6 @@ def cancelled(failure: Failure) -> Cause | None:
     return Cause("task-cancelled", f"{task} was cancelled", "somebody called ray.cancel on it", hint)
 
 
-def unschedulable(failure: Failure) -> Cause | None:
-    if failure.name not in (
-        *("TaskUnschedulableError", "ActorUnschedulableError"),
-        *("TaskPlacementGroupRemoved", "ActorPlacementGroupRemoved"),
-    ):
-        return None
-    hint = "take back its scheduling strategy, or its placement group's removal"
-    return Cause("task-unschedulable", f"{failure.subject} can run nowhere", _first_line(failure), hint)
-
-
 def _first_line(failure: Failure) -> str:
     return failure.message.partition("\n")[0]
 
@@ -278,12 +248,52 @@ CAUSES: tuple[Callable[[Failure], Cause | None], ...] = (
     runtime_env_failed,
     worker_died,
     actor_init_raised,
-    node_died,
     actor_died,
     object_store_full,
     object_lost,
     get_timed_out,
     cancelled,
-    unschedulable,
     not_serializable,
 )
+
+
+# --- what Ray prints of a runtime_env that could not be made -------------------------------
+
+# The programs that make it print their reason so, and an exception's line otherwise.
+_TELLING = re.compile(r"^(ERROR: .+|error: .+|[\w.]*(?:Error|Exception): .+|.*No such file or directory.*)$")
+# These only tell that something failed.
+_EMPTY = re.compile(r"SubprocessCalledProcessError|RuntimeEnvSetupError|Failed to set up")
+# So much of it is read, from its end: it is for the most part a traceback.
+_MOST = 20_000
+# pip and uv end with the name of the package, as if the index did not have it. Other lines of theirs tell
+# what is wrong with the index itself, or with a proxy (pip 23.2 and 26.3, uv 0.4.27 to 0.13.9).
+_OF_INDEX = re.compile(
+    (
+        r"Tunnel connection failed[^\n']{0,100}|tunnel error: [^\n]{0,100}"
+        r"|CERTIFICATE_VERIFY_FAILED\][^\n]{0,300}(?:issuer certificate|self[- ]signed)"
+        r"|Could not fetch URL [^\n]{0,300}problem confirming the ssl certificate"
+        r"|(?:peer certificate: UnknownIssuer|invalid peer certificate)[^\n]{0,100}"
+        r"|40[13] Error, Credentials not correct|HTTP error 40[13] while getting|in _prompt_for_password"
+        r"|lack of valid authentication credentials|returned a 403 Forbidden"
+        r"|total=0,[^\n]{0,200}connection broken by "
+        r"'(?:\w*(?:Connection|Resolution|Timeout|Proxy)|Protocol)\w*Error[^\n]{0,200}"
+        r"|(?:cause:|Caused by:|─▶) (?:tcp connect error|dns error|operation timed out)[^\n]{0,100}"
+        # uv older than 0.9.23.
+        r"|unknown field `http-proxy`"
+    ).replace(" ", r"\s+")  # uv breaks its lines anywhere.
+)
+
+
+def why_no_runtime_env(text: str) -> tuple[str, str]:
+    """Returns why a runtime_env could not be made, and the one next thing to do."""
+    text = text[-_MOST:]
+    if found := _OF_INDEX.search(text):
+        return (
+            f"the package index, or the proxy to it, can't be used: {' '.join(found[0].split())}",
+            "correct the settings package_index (with its login), package_index_ca and package_proxy, "
+            "and ./invokew up (targets kind, and cluster with --create)",
+        )
+    telling = [line for line in map(str.strip, text.splitlines()) if _TELLING.match(line)]
+    telling = [line for line in telling if not _EMPTY.search(line)]
+    why = telling[-1].removeprefix("ERROR: ") if telling else last_words(text) or "Ray gave no reason"
+    return why, "correct what it names in the runtime_env, and submit again"

@@ -1,15 +1,15 @@
-"""Defines the evidence of a diagnosis, gathered once."""
+"""Records of a diagnosis: the evidence, gathered once, and the findings that explain it."""
 
 from __future__ import annotations
 
-import contextlib
-import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from enum import IntEnum
 from functools import cached_property
-from itertools import islice
 from typing import Any
 
+from rayside import plain
 from rayside.dap.paused import PausedTask
 from rayside.errors import RaysideError
 from rayside.ray.records import Job
@@ -25,8 +25,8 @@ PENDING = frozenset(
         "PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY",
     }
 )
-# So many tasks are looked at for the programs of their workers.
-_MOST_PROGRAMS = 200
+# A sentence of a finding may have so many characters: exceptions quote whole data sets.
+_LONGEST = 700
 RUNNING = frozenset({"RUNNING", "RUNNING_IN_RAY_GET", "RUNNING_IN_RAY_WAIT"})
 
 
@@ -47,15 +47,6 @@ class Task:
     node_id: str
     since: float
     runtime_env: str = ""
-    alike: bool = True  # whether all attempts of it failed with the same type of error
-
-    @property
-    def environment(self) -> Mapping[str, Any]:
-        """Returns its runtime_env; nothing of one that can't be read, as where it was too long to keep."""
-        with contextlib.suppress(ValueError, RecursionError):
-            if isinstance(environment := json.loads(self.runtime_env), Mapping):
-                return environment
-        return {}
 
 
 @dataclass(frozen=True)
@@ -78,7 +69,6 @@ class Node:
 
     node_id: str
     address: str
-    head: bool
     alive: bool
     message: str
     total: Mapping[str, float]
@@ -144,12 +134,6 @@ class Evidence:
         return job.submission_id if job else job_id
 
     @cached_property
-    def py_executables(self) -> frozenset[str]:
-        """Returns the programs that workers of tasks which have not begun are to start with."""
-        waiting = (task.environment for task in self.live_tasks if task.runtime_env and task.state in PENDING)
-        return frozenset(filter(None, islice(map(program_of, waiting), _MOST_PROGRAMS)))
-
-    @cached_property
     def live_tasks(self) -> list[Task]:
         """Returns the tasks whose job has not ended: of others Ray says for 15 s more that they run or wait.
 
@@ -166,7 +150,6 @@ class Evidence:
         """Returns the job's tasks whose last attempt failed by itself, the latest first."""
         last = self._last_attempts(job_id)
         failed = [task for task in last if task.state == "FAILED" and not _ended_with_job(task)]
-        failed = [replace(task, alike=len(self._error_types[task.task_id]) == 1) for task in failed]
         return sorted(failed, key=lambda task: task.since, reverse=True)
 
     def unfinished_tasks(self, job_id: str) -> list[Task]:
@@ -176,14 +159,6 @@ class Evidence:
             for task in self._last_attempts(job_id)
             if _ended_with_job(task) or task.state not in ("FAILED", "FINISHED")
         ]
-
-    @cached_property
-    def _error_types(self) -> dict[str, set[str]]:
-        """Returns the types of error of all attempts of each task, by its id."""
-        types: dict[str, set[str]] = {}
-        for task in self.tasks:
-            types.setdefault(task.task_id, set()).add(task.error_type)
-        return types
 
     def _last_attempts(self, job_id: str) -> Iterable[Task]:
         """Returns the last attempt of each task of the job."""
@@ -195,14 +170,59 @@ class Evidence:
         return last.values()
 
 
-def program_of(runtime_env: Row) -> str:
-    """Returns the program that `py_executable` names, without its arguments; empty where there is none."""
-    words = str(runtime_env.get("py_executable") or "").split(maxsplit=1)
-    return words[0] if words else ""
-
-
 def _ended_with_job(task: Task) -> bool:
     """Returns whether Ray only marked the task as failed because its job had ended."""
     # It gives no reason for one that had not been started, or is about to be tried again.
     unexplained = task.error_type == "WORKER_DIED" and not task.error
     return unexplained or "as driver exits" in task.error or "because its job has finished" in task.error
+
+
+class Weight(IntEnum):
+    """Orders findings: what makes others fail comes first."""
+
+    CLUSTER = 0  # Ray, or a node of it, is not there.
+    POD = 1
+    FAILED = 2  # A job has failed.
+    STUCK = 3  # A job can't go on by itself.
+    PART_FAILED = 4  # A task or an actor of a job that goes on, or ended well.
+    WAITING = 5  # It goes on by itself, or when somebody lets it.
+    PAST = 6
+    QUIET = 9
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that ended or is stuck.
+
+    Attributes:
+        id: a stable name for programs, as in `task-out-of-memory`.
+        what, where, why: a sentence each, in one line; `where` and `why` may be empty.
+        hint: the one next thing to do, a command where there is one.
+        weight: how much it matters; among equals the latest, by `at` in seconds since 1970, comes first.
+        job: the submission id, or Ray's own id, of the job that it is about; empty where it is about none.
+        pod: the name of the pod that it is about.
+    """
+
+    id: str
+    what: str
+    where: str
+    why: str
+    hint: str
+    weight: Weight
+    at: float = 0.0
+    job: str = ""
+    pod: str = ""
+
+    def __post_init__(self) -> None:
+        # Names of jobs and pods stand in each of them, and what has lines of its own would look like ours.
+        for name in ("what", "where", "why", "hint"):
+            object.__setattr__(self, name, plain.line(getattr(self, name), 2 * _LONGEST))
+
+    def document(self) -> dict[str, str]:
+        """Returns it as `diagnose --json` shows it."""
+        return {"id": self.id, "what": self.what, "where": self.where, "why": self.why, "hint": self.hint}
+
+
+def sentence(text: str) -> str:
+    """Returns a stranger's text as part of a sentence: one line, bounded, nothing in it that commands."""
+    return plain.line(re.sub(r"\s+", " ", text).strip(), _LONGEST)

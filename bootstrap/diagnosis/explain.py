@@ -1,30 +1,26 @@
-"""Asks each explainer, and puts what they find in order."""
+"""Findings of all explainers, the most important first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from bootstrap.diagnosis.evidence import RUNNING, Evidence
-from bootstrap.diagnosis.explainers import broken_parts, cluster, ended_jobs, paused, pods, waiting
-from bootstrap.diagnosis.finding import Finding, Weight, sentence
+from bootstrap.diagnosis import failed, unhealthy, waiting
+from bootstrap.diagnosis.evidence import RUNNING, Evidence, Finding, Weight, sentence
 from rayside.ray.outcome import explain_exit
 
 EXPLAINERS: tuple[Callable[[Evidence], Iterable[Finding]], ...] = (
-    cluster.ray_unreachable,
-    cluster.dead_nodes,
-    pods.troubled_pods,
-    pods.evicted_pods,
-    pods.restarted_containers,
-    pods.failed_rayjobs,
-    ended_jobs.failed_jobs,
-    ended_jobs.stopped_jobs,
-    paused.paused,
+    unhealthy.ray_unreachable,
+    unhealthy.dead_nodes,
+    unhealthy.troubled_pods,
+    unhealthy.restarted_containers,
+    unhealthy.failed_rayjobs,
+    failed.failed_jobs,
+    waiting.paused,
     waiting.pending_jobs,
     waiting.pending_tasks,
     waiting.pending_groups,
-    waiting.full_object_store,
-    broken_parts.failed_tasks,
-    broken_parts.dead_actors,
+    failed.failed_tasks,
+    failed.dead_actors,
 )
 
 

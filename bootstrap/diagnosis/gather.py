@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from bootstrap.diagnosis import cleaned
-from bootstrap.diagnosis import rows as rows_of
+from bootstrap.diagnosis import cleaned, tables
 from bootstrap.diagnosis.evidence import Evidence
-from bootstrap.diagnosis.kubernetes import asks_of_kubernetes
+from bootstrap.kube.api import CORE, RAY, Kube
+from bootstrap.kube.trouble import add_last_words
 from bootstrap.targets.target import Target
 from rayside.dap.paused import PausedTask
 from rayside.errors import RaysideError
@@ -25,6 +25,8 @@ _PATIENCE = 20.0
 # So many jobs have their output looked at: the newest ones, and the newest of those that failed.
 _NEWEST, _NEWEST_FAILED = 5, 20
 _LINES = 400
+# The logs of so many pods are read, and so many lines of each container.
+_MOST_PODS, _LINES_OF_POD = 20, "200"
 # What could not be read is told in so many characters at most.
 _LONGEST = 2_000
 
@@ -145,9 +147,9 @@ def gather(
         "raylets' errors": lambda: cleaned.log(access.dashboard().raylet_errors()),
     }
     if target.kubernetes:
-        asks |= asks_of_kubernetes(target.kubernetes.kube, pod)
+        asks |= of_kubernetes(target.kubernetes.kube, pod)
     answers.ask(asks, _PATIENCE)
-    jobs = sorted(answers.rows("jobs", rows_of.read_jobs), key=lambda each: each.started)
+    jobs = sorted(answers.rows("jobs", tables.read_jobs), key=lambda each: each.started)
     logged = {
         each.submission_id: each
         for each in [
@@ -167,23 +169,23 @@ def gather(
 
 
 def _understood(answers: _Answers, jobs: Sequence[Job], logs: Mapping[str, str]) -> Evidence:
-    tasks = answers.rows("tasks", rows_of.read_tasks)
-    again = answers.rows("tasks tried again", rows_of.read_tasks)
+    tasks = answers.rows("tasks", tables.read_tasks)
+    again = answers.rows("tasks tried again", tables.read_tasks)
     understood = {
         "jobs": jobs,
-        "error_types": rows_of.read_error_types(answers.documents.get("jobs") or [], jobs),
+        "error_types": tables.read_error_types(answers.documents.get("jobs") or [], jobs),
         "tasks": [*tasks, *again],
         "knows_attempts": "tasks tried again" not in answers.unread,
-        "actors": answers.rows("actors", rows_of.read_actors),
-        "nodes": answers.rows("nodes", rows_of.read_nodes),
-        "groups": answers.rows("placement groups", rows_of.read_groups),
-        "used": answers.read("resources in use", rows_of.read_used, {}),
+        "actors": answers.rows("actors", tables.read_actors),
+        "nodes": answers.rows("nodes", tables.read_nodes),
+        "groups": answers.rows("placement groups", tables.read_groups),
+        "used": answers.read("resources in use", tables.read_used, {}),
         "paused": answers.rows("paused tasks", lambda rows: [PausedTask(**row) for row in rows]),
         "head_log": answers.documents.get("head's log") or "",
         "raylet_errors": answers.documents.get("raylets' errors") or "",
-        "pods": answers.rows("pods", rows_of.read_named),
-        "events": answers.rows("events", rows_of.read_events),
-        "rayjobs": answers.rows("RayJobs", rows_of.read_named),
+        "pods": answers.rows("pods", tables.read_named),
+        "events": answers.rows("events", tables.read_events),
+        "rayjobs": answers.rows("RayJobs", tables.read_named),
     }
     # Last, for what could not be understood is told with what could not be read.
     return Evidence(
@@ -222,3 +224,54 @@ def _told(unread: Mapping[str, str]) -> list[str]:
         reasons.setdefault(why, []).append(name)
     # Names of jobs are in it, which may have lines of their own.
     return [line(f"{', '.join(names)}: {why}", _LONGEST) for why, names in reasons.items()]
+
+
+# --- Kubernetes: Ray's pods with their last words, events, RayJobs, logs --------------------
+
+
+def of_kubernetes(kube: Kube, pod: str) -> dict[str, Ask]:
+    """Returns what to ask, by the name under which it is told; `pod` is one that is meant, or empty."""
+    return {
+        "pods": lambda: _pods(kube, pod),
+        "events": lambda: kube.items(f"{CORE}/namespaces/{kube.namespace}/events"),
+        "RayJobs": lambda: kube.items(f"{RAY}/namespaces/{kube.namespace}/rayjobs"),
+        "RayClusters": lambda: kube.items(f"{RAY}/namespaces/{kube.namespace}/rayclusters"),
+        "logs of pods": lambda: _logs(kube, pod),
+    }
+
+
+def _pods(kube: Kube, name: str) -> list[dict[str, Any]]:
+    pods = _of_ray(kube, name)
+    for pod in pods:
+        add_last_words(kube, pod)
+    return pods
+
+
+def _of_ray(kube: Kube, name: str) -> list[dict[str, Any]]:
+    """Returns Ray's pods of the namespace, which may have others' too, and the one that is meant."""
+    return [
+        pod
+        for pod in kube.pods("")
+        if pod["metadata"]["name"] == name
+        or (not name and any(key.startswith("ray.io/") for key in pod["metadata"].get("labels") or {}))
+    ]
+
+
+def _logs(kube: Kube, name: str) -> dict[str, str]:
+    """Returns the end of each container's log, and of the one before its restart, by `pod/container`."""
+    logs: dict[str, str] = {}
+    for pod in _of_ray(kube, name)[:_MOST_PODS]:
+        for container in (pod.get("status") or {}).get("containerStatuses") or []:
+            for previous in (False, True) if container.get("restartCount") else (False,):
+                called = f"{pod['metadata']['name']}/{container['name']}{'-before' if previous else ''}"
+                try:
+                    text = kube.pod_log(
+                        pod["metadata"]["name"],
+                        container["name"],
+                        previous=str(previous).lower(),
+                        tailLines=_LINES_OF_POD,
+                    )
+                except RaysideError as error:  # A container that never ran has none.
+                    text = error.message
+                logs[called] = cleaned.log(text)
+    return logs

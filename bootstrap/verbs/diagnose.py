@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from bootstrap.diagnosis import archive as archives
-from bootstrap.diagnosis.evidence import Evidence
+from bootstrap.diagnosis import report_file
+from bootstrap.diagnosis.evidence import Evidence, Finding
 from bootstrap.diagnosis.explain import findings
-from bootstrap.diagnosis.finding import Finding
 from bootstrap.diagnosis.gather import Gathered, gather
 from bootstrap.errors import PodNotFound
 from bootstrap.settings import DEBUGPY_VERSION, RAY_VERSION, WITH_LOGIN, Settings
@@ -50,7 +49,7 @@ def diagnose(
         hint = "write the folder out, as in /home/joe/diagnosis.zip"
         raise InvalidArgument(f"--archive {archive}: its ~ is nobody's home", hint=hint) from None
     if file:
-        archives.require_new(file)
+        report_file.require_new(file)
     if job and pod:
         raise InvalidArgument("--job and --pod are two questions", hint="ask one of them at a time")
     target = choice.existing(settings, Shell())
@@ -61,8 +60,7 @@ def diagnose(
         gathered = gather(target, lambda: paused(target, everyone=True).tasks, job=job or "", pod=pod or "")
     submission_id = _known_job(gathered.evidence, job) if job else ""
     results = findings(gathered.evidence, job=submission_id, pod=pod or "")
-    # An eviction is told of a pod that is gone.
-    if pod and not any(each.id == "pod-evicted" for each in results):
+    if pod:
         _require_pod(gathered.evidence, pod, target)
     document: dict[str, Any] = {
         "findings": [_for_cluster(finding, console) for finding in results],
@@ -139,7 +137,7 @@ def _archive(
         "source": target.instance.source,
         "command": sys.argv[1:],
     }
-    return archives.write(
+    return report_file.write(
         file,
         gathered,
         results,

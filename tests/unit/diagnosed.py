@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bootstrap.diagnosis import rows as rows_of
-from bootstrap.diagnosis.evidence import Evidence
+from bootstrap.diagnosis import tables
+from bootstrap.diagnosis.evidence import Evidence, Finding
 from bootstrap.diagnosis.explain import findings
-from bootstrap.diagnosis.finding import Finding
 from rayside.dap.paused import PausedTask
 from rayside.ray.records import read_job
 
@@ -103,10 +102,10 @@ def seen(
         now=NOW,
         jobs=[read_job(row) for row in jobs],
         error_types={row["submission_id"]: row["error_type"] for row in jobs},
-        tasks=rows_of.read_tasks(tasks),
-        actors=rows_of.read_actors(actors),
-        nodes=rows_of.read_nodes(nodes),
-        groups=rows_of.read_groups(groups),
+        tasks=tables.read_tasks(tasks),
+        actors=tables.read_actors(actors),
+        nodes=tables.read_nodes(nodes),
+        groups=tables.read_groups(groups),
         logs=logs or {},
         used=used or {},
         **more,

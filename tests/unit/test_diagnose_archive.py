@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.diagnosis import archive, cleaned
+from bootstrap.diagnosis import cleaned, report_file
 from bootstrap.diagnosis.explain import findings
 from bootstrap.diagnosis.gather import Gathered
 from rayside.errors import InvalidArgument
@@ -34,7 +34,7 @@ def written(file: Path) -> dict[str, str]:
         "pods": [],
     }
     found = findings(evidence)
-    count = archive.write(
+    count = report_file.write(
         file, Gathered(documents, evidence), found, {"ray": "2.60.0"}, {"name": "rayside"}, [SECRET]
     )
     assert count == 4
@@ -80,28 +80,28 @@ def test_an_archive_is_never_written_over_a_file(tmp_path: Path) -> None:
     file = tmp_path / "d.zip"
     file.write_text("mine")
     with pytest.raises(InvalidArgument, match=r"d\.zip is there already"):
-        archive.require_new(file)
+        report_file.require_new(file)
     with pytest.raises(InvalidArgument, match="can't be written: File exists"):
         written(file)
     assert file.read_text() == "mine"
     link = tmp_path / "link.zip"
     link.symlink_to(tmp_path / "elsewhere.zip")
     with pytest.raises(InvalidArgument, match="is there already"):
-        archive.require_new(link)
+        report_file.require_new(link)
 
 
 def test_an_archive_that_cannot_be_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="no ending that says what it is"):
-        archive.require_new(tmp_path / "d.txt")
+        report_file.require_new(tmp_path / "d.txt")
     with pytest.raises(InvalidArgument, match="there is no folder"):
-        archive.require_new(tmp_path / "none" / "d.zip")
-    archive.require_new(tmp_path / "d.tar.gz")
+        report_file.require_new(tmp_path / "none" / "d.zip")
+    report_file.require_new(tmp_path / "d.tar.gz")
 
 
 @pytest.mark.parametrize("name", ["d.zip", "d.tar.gz"])
 def test_each_log_has_a_name_of_its_own_and_makes_no_line_of_the_manifest(name: str, tmp_path: Path) -> None:
     logs = {"a.b": "one", "a-b": "two", "a/b": "three", "c\nfindings.json: nothing": "x"}
-    archive.write(tmp_path / name, Gathered({"output of jobs": logs}, seen()), [], {}, {}, [])
+    report_file.write(tmp_path / name, Gathered({"output of jobs": logs}, seen()), [], {}, {}, [])
     files = read(tmp_path / name)
     assert [name for name in files if name.startswith("logs/job-a")] == [
         "logs/job-a-b.log",

@@ -12,7 +12,6 @@ import pytest
 
 from bootstrap.diagnosis import gather
 from bootstrap.diagnosis.explain import findings
-from bootstrap.diagnosis.kubernetes import asks_of_kubernetes
 from bootstrap.errors import RayDied
 from rayside.errors import NotRunning
 from tests.unit.diagnosed import NODE, job, task
@@ -276,10 +275,10 @@ class Kube:
 
 
 def test_of_a_namespace_rays_pods_are_read_and_the_one_that_is_meant() -> None:
-    asks = asks_of_kubernetes(Kube(), "")  # type: ignore[arg-type]
+    asks = gather.of_kubernetes(Kube(), "")  # type: ignore[arg-type]
     assert [pod["metadata"]["name"] for pod in asks["pods"]()] == ["head"]
     assert asks["logs of pods"]() == {"head/ray": "ray has no log", "head/ray-before": "Killed"}
-    meant = asks_of_kubernetes(Kube(), "others")  # type: ignore[arg-type]
+    meant = gather.of_kubernetes(Kube(), "others")  # type: ignore[arg-type]
     assert [pod["metadata"]["name"] for pod in meant["pods"]()] == ["others"]
     # A container that ended before has its last words.
     (pod,) = asks["pods"]()

@@ -1,11 +1,11 @@
-"""Tests what is said of pods: those in trouble, restarted or gone, and of RayJobs that KubeRay gave up."""
+"""Tests what is said of pods: those in trouble or restarted, and of RayJobs that KubeRay gave up."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from bootstrap.diagnosis.evidence import Weight
 from bootstrap.diagnosis.explain import findings
-from bootstrap.diagnosis.finding import Weight
 from tests.unit.diagnosed import job, only, seen
 from tests.unit.test_trouble import NAME, NOT_READY, container, ended, event, pod, waits
 
@@ -96,7 +96,7 @@ def test_a_rayjob_that_kuberay_gave_up_while_ray_had_its_job() -> None:
     }
     rayjob = {"metadata": {"name": "own"}, "status": late}
     stopped = findings(seen([job(status="STOPPED")], rayjobs=[rayjob]))
-    assert [found.id for found in stopped] == ["rayjob-failed", "job-stopped"]
+    assert [found.id for found in stopped] == ["rayjob-failed"]
     # Of a job that failed in Ray the cause is told, and no more.
     assert [found.id for found in findings(seen([job(code=5)], rayjobs=[rayjob]))] == ["job-failed"]
 
@@ -109,25 +109,3 @@ def test_a_rayjob_that_kuberay_refuses() -> None:
     }
     found = only(findings(seen(rayjobs=[{"metadata": {"name": "own"}, "status": status}])))
     assert (found.id, found.why) == ("rayjob-failed", "ValidationFailed: no such mode")
-
-
-# --- evicted pods -----------------------------------------------------------------------
-
-
-def test_a_pod_that_was_evicted_and_replaced_is_told_by_its_event() -> None:
-    message = "Pod ephemeral local storage usage exceeds the total limit of containers 5Mi. "
-    other = pod(container({"running": {}}), conditions=(READY,), phase="Running")
-    other["metadata"] = {"name": "rayside-worker-1", "uid": "u2", "labels": {"ray.io/cluster": "rayside"}}
-    told = only(findings(seen(pods=[other], events=[event("Evicted", message)])))
-    assert (told.id, told.what) == ("pod-evicted", f"pod {NAME} was evicted from its node, and is gone")
-    assert told.why == f"it wrote more to disk than its limit: {message.strip()}"
-    assert "resources.limits.ephemeral-storage" in told.hint
-    # A pod of somebody's own may begin with a cluster's name.
-    theirs = {**event("Evicted", message), "involvedObject": {"kind": "Pod", "name": "rayside-proxy-7kq2x"}}
-    assert only(findings(seen(pods=[other], events=[theirs]))).id == "nothing-wrong"
-    assert only(findings(seen(pods=[other], events=[event("Evicted", message)]), pod=NAME)) == told
-    # Of a pod that is none of Ray's nobody knows whether it is gone.
-    assert only(findings(seen(events=[event("Evicted", message)]))).id == "nothing-wrong"
-    # While it is there, its own status says the same.
-    there = pod(phase="Failed", reason="Evicted", message=message)
-    assert only(findings(seen(pods=[there], events=[event("Evicted", message)]))).id == "pod-failed"

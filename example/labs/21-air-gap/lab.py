@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap import step
-from bootstrap.diagnosis.runtime_env import explained
+from bootstrap.diagnosis.causes import why_no_runtime_env
 from bootstrap.kube import trouble
 from bootstrap.kube.api import CORE, Kube
 from bootstrap.labs.exercise import PATIENCE, Exercise
@@ -165,7 +165,7 @@ def _check_job(exercise: Exercise, job: str) -> None:
     message = exercise.job(job).message
     exercise.require(
         "runtime_env" not in message,
-        f"Ray could not make the environment of the job: {explained(message)[0]}",
+        f"Ray could not make the environment of the job: {why_no_runtime_env(message)[0]}",
         "let runtime_env.yaml ask for nothing that has come with the job",
     )
     exercise.require_printed(exercise.succeeded(run).output, "price 450", exercise.brought_back)

@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from bootstrap.diagnosis.finding import Finding
+from bootstrap.diagnosis.evidence import Finding
 from bootstrap.diagnosis.gather import Gathered
 from rayside.errors import InvalidArgument
 from rayside.plain import line

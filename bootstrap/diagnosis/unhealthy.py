@@ -1,22 +1,53 @@
-"""Explains pods that can't run, were restarted or are gone, and RayJobs that KubeRay gave up."""
+"""Explains a Ray that does not answer, dead nodes, pods in trouble and failed RayJobs."""
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from bootstrap.diagnosis.evidence import Evidence, Row
-from bootstrap.diagnosis.finding import Finding, Weight, sentence
-from bootstrap.kube.cause import first
-from bootstrap.kube.room import EVICTED, EVICTED_ELSE
+from bootstrap.diagnosis.evidence import Evidence, Finding, Row, Weight, sentence
 from bootstrap.kube.trouble import explain, waiting
 from rayside.ray.outcome import explain_exit
 
-_EVICTED = "Evicted"
+# A node that died so many seconds ago, or less, may be why something fails now.
+_RECENT = 600.0
 # With cgroup v1 the kubelet may call this end `Error`: it is not told of a kill for memory.
 _KILLED = 137
+
+
+def ray_unreachable(evidence: Evidence) -> Iterator[Finding]:
+    """Yields a finding where Ray does not answer, with what its head said last."""
+    if evidence.ray is None:
+        return
+    lines = [line.strip() for line in evidence.head_log.splitlines() if line.strip()]
+    errors = [line for line in lines if "ERR" in line or "Error" in line] or lines
+    yield Finding(
+        evidence.ray.id,
+        sentence(evidence.ray.message),
+        "Ray's head",
+        sentence(f"its log ends with: {errors[-1]}") if errors else "it left no log",
+        sentence(evidence.ray.hint),
+        Weight.CLUSTER,
+    )
+
+
+def dead_nodes(evidence: Evidence) -> Iterator[Finding]:
+    """Yields a finding for each node that died; what Ray was asked to remove is none."""
+    alive = sum(node.alive for node in evidence.nodes)
+    for node in evidence.nodes:
+        if node.alive or "Expected termination" in node.message:
+            continue
+        recent = evidence.now - node.ended < _RECENT
+        yield Finding(
+            "node-dead",
+            f"node {sentence(node.address)} of Ray died",
+            f"node {sentence(node.node_id[:12])}",
+            sentence(f"{node.message or 'Ray does not say why'}; nodes alive: {alive}"),
+            "./invokew status shows what is left; a pod of it that died: ./invokew diagnose --pod NAME",
+            Weight.CLUSTER if recent else Weight.PAST,
+            at=node.ended,
+        )
 
 
 def troubled_pods(evidence: Evidence) -> Iterator[Finding]:
@@ -65,16 +96,6 @@ def restarted_containers(evidence: Evidence) -> Iterator[Finding]:
             )
 
 
-def evicted_pods(evidence: Evidence) -> Iterator[Finding]:
-    """Yields a finding for each pod of Ray's that was evicted and is gone: KubeRay replaces it."""
-    there = {pod["metadata"].get("uid") for pod in evidence.pods}
-    for event in evidence.events:
-        of = event.get("involvedObject") or {}
-        is_evicted = event.get("reason") == _EVICTED and of.get("kind") == "Pod"
-        if is_evicted and of.get("uid") not in there and _has_a_clusters_name(of.get("name"), evidence):
-            yield _evicted(event)
-
-
 def failed_rayjobs(evidence: Evidence) -> Iterator[Finding]:
     """Yields a finding for each RayJob that failed, unless its job failed in Ray, which says more."""
     known = {job.submission_id for job in evidence.jobs if job.status == "FAILED"}
@@ -95,30 +116,6 @@ def failed_rayjobs(evidence: Evidence) -> Iterator[Finding]:
             Weight.FAILED,
             job=status.get("jobId") or name,
         )
-
-
-def _evicted(event: Row) -> Finding:
-    name, message = str(event["involvedObject"].get("name")), str(event.get("message") or "")
-    cause = first(EVICTED, message, EVICTED_ELSE)
-    return Finding(
-        "pod-evicted",
-        sentence(f"pod {name} was evicted from its node, and is gone"),
-        sentence(f"last heard of {_time(event)}"),
-        sentence(": ".join(filter(None, [cause.why, message]))),
-        cause.hint,
-        Weight.PART_FAILED,
-        pod=name,
-    )
-
-
-def _has_a_clusters_name(name: object, evidence: Evidence) -> bool:
-    """Returns whether a pod is called as KubeRay calls those of a RayCluster of which pods are there.
-
-    Its names are CLUSTER-head-RANDOM and CLUSTER-GROUP-worker-RANDOM (PodName in KubeRay's util.go).
-    """
-    labels = [pod["metadata"].get("labels") or {} for pod in evidence.pods]
-    clusters = {each["ray.io/cluster"] for each in labels if "ray.io/cluster" in each}
-    return any(re.fullmatch(rf"{re.escape(cluster)}-(head|.+-worker)-\w+", str(name)) for cluster in clusters)
 
 
 def _ending(ended: Row, *, killed: bool) -> str:

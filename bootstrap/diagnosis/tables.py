@@ -1,4 +1,4 @@
-"""Reads the evidence of a diagnosis from the rows of Ray's tables and of Kubernetes.
+"""Rows of Ray's tables and of Kubernetes, checked and read as evidence.
 
 The columns are those of Ray's State API (ray/util/state/common.py) and of its Jobs API, of Ray 2.60.
 """
@@ -134,7 +134,6 @@ def read_nodes(rows: Iterable[Row]) -> list[Node]:
         Node(
             node_id=_name(row["node_id"]),
             address=_text(row.get("node_ip")),
-            head=bool(row.get("is_head_node")),
             alive=row.get("state") == "ALIVE",
             message=_text(row.get("state_message")),
             total=_amounts(row.get("resources_total")),

@@ -1,1 +1,0 @@
-"""Turns evidence into findings: each explainer looks at one thing, and gathers nothing."""

@@ -1,0 +1,138 @@
+"""Explains jobs, tasks and actors that failed: one finding each, the cause and not its consequences."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from bootstrap.diagnosis.causes import Cause, cause, why_no_runtime_env
+from bootstrap.diagnosis.evidence import Actor, Evidence, Finding, Task, Weight, sentence
+from bootstrap.diagnosis.exceptions import Failure, last_raised, last_words, of_actor, of_driver, of_task
+from rayside.ray.outcome import explain_exit
+from rayside.ray.records import Job
+
+# Whoever made an actor lets it go, or ends, or kills it: that is no failure of the actor.
+_MEANT = frozenset({"OUT_OF_SCOPE", "REF_DELETED", "OWNER_DIED", "RAY_KILL"})
+# A task of an actor that failed so tells how its actor ended.
+_TELLING = frozenset(
+    {"ACTOR_DIED", "TASK_EXECUTION_EXCEPTION", "OUT_OF_MEMORY", "NODE_DIED", "RUNTIME_ENV_SETUP_FAILED"}
+)
+
+
+def failed_jobs(evidence: Evidence) -> Iterator[Finding]:
+    """Yields a finding for each failed job."""
+    for job in evidence.jobs:
+        if job.status != "FAILED":
+            continue
+        log, error_type = (by.get(job.submission_id, "") for by in (evidence.logs, evidence.error_types))
+        failure = _failure(job, log, evidence)
+        if error_type == "RUNTIME_ENV_SETUP_FAILURE":
+            why, hint = why_no_runtime_env(job.message)
+            its_cause = Cause("runtime-env-failed", "its runtime_env could not be made", why, hint)
+        else:
+            its_cause = cause(failure) if failure else _unexplained(job, log, error_type)
+        yield Finding(
+            its_cause.id,
+            sentence(f"job {job.submission_id} failed: {its_cause.what}"),
+            sentence(failure.place if failure else ""),
+            sentence(its_cause.why),
+            sentence(its_cause.hint),
+            Weight.FAILED,
+            at=job.started,
+            job=job.submission_id,
+        )
+
+
+def _failure(job: Job, log: str, evidence: Evidence) -> Failure | None:
+    """Returns the failure by which the driver ended; None where it printed no exception."""
+    if job.exit_code is None and "low on memory" in job.message:
+        # Ray killed the process that runs the driver.
+        return Failure("OutOfMemoryError", job.message, "", "the driver", "", job.message)
+    # Python ends with 1 after an exception: before another exit code, what the log has was handled.
+    if job.exit_code not in (None, 1):
+        return None
+    # Ray's message has the last ten lines of the log, which may have the exception only half.
+    raised = last_raised(log) or last_raised(job.message)
+    if raised is None:
+        return None
+    job_id = job.job_id or ""
+    tasks = evidence.failed_tasks(job_id) if job_id else []
+    actors = [actor for actor in evidence.actors if actor.job_id == job_id]
+    unfinished = [task.name for task in evidence.unfinished_tasks(job_id)] if job_id else []
+    return of_driver(raised, log, tasks, actors, unfinished)
+
+
+def _unexplained(job: Job, log: str, error_type: str) -> Cause:
+    """Returns what is known of a job that failed for another reason, as it was said."""
+    return Cause(
+        "job-failed",
+        (explain_exit(job.exit_code) if job.exit_code is not None else error_type) or "Ray does not say why",
+        last_words(log) or last_words(job.message),
+        f"./invokew logs --job {shlex.quote(job.submission_id)} shows all of its output",
+    )
+
+
+# --- tasks and actors in jobs that go on, ended well, or were not submitted -----------------
+
+
+def failed_tasks(evidence: Evidence) -> Iterator[Finding]:
+    """Yields one finding for tasks of one name and job that failed alike, how many there may be."""
+    if not evidence.knows_attempts:
+        return  # What failed once may have gone well when it was tried again.
+    alike: dict[tuple[str, str, str, str], list[Task]] = {}
+    for job_id in dict.fromkeys(task.job_id for task in evidence.tasks):
+        if _explained_by_job(evidence, job_id):
+            continue
+        for task in evidence.failed_tasks(job_id):
+            failure = of_task(task)
+            alike.setdefault((job_id, task.name, cause(failure).id, failure.name), []).append(task)
+    for (job_id, *_), tasks in alike.items():
+        failure = of_task(tasks[0])
+        its_cause = cause(failure)
+        more = f"; {len(tasks)} tasks of this name failed so" if len(tasks) > 1 else ""
+        name = evidence.job_name(job_id)
+        yield Finding(
+            its_cause.id,
+            sentence(its_cause.what),
+            sentence(f"job {name}, {failure.place}" if failure.place else f"job {name}"),
+            sentence(its_cause.why + more),
+            sentence(its_cause.hint),
+            Weight.PART_FAILED,
+            at=tasks[0].since,
+            job=name,
+        )
+
+
+def dead_actors(evidence: Evidence) -> Iterator[Finding]:
+    """Yields a finding for each actor that died by itself, unless a task of it tells that already."""
+    explained_by_tasks = {
+        (task.job_id, task.name.partition(".")[0])
+        for task in evidence.tasks
+        if task.state == "FAILED" and task.error_type in _TELLING
+    }
+    for actor in evidence.actors:
+        by_job = _explained_by_job(evidence, actor.job_id)
+        by_task = (actor.job_id, actor.name) in explained_by_tasks
+        if actor.state != "DEAD" or _is_meant(actor) or by_job or by_task:
+            continue
+        failure = of_actor(actor)
+        its_cause = cause(failure)
+        name = evidence.job_name(actor.job_id)
+        yield Finding(
+            its_cause.id,
+            sentence(its_cause.what),
+            sentence(f"job {name}"),
+            sentence(its_cause.why),
+            sentence(its_cause.hint),
+            Weight.PART_FAILED,
+            job=name,
+        )
+
+
+def _is_meant(actor: Actor) -> bool:
+    return actor.reason in _MEANT or "INTENDED" in actor.cause
+
+
+def _explained_by_job(evidence: Evidence, job_id: str) -> bool:
+    job = evidence.by_job_id.get(job_id)
+    return job is not None and job.status in ("FAILED", "STOPPED")
