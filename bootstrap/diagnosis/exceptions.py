@@ -31,6 +31,7 @@ _ASIDE = re.compile(
 _NOT_THE_USERS = re.compile(r"/site-packages/|/lib/python3|\.p(?:yx|xi)$|^<frozen")
 # A worker has the files that were sent with a job in such folders.
 _SENT = re.compile(r"^.*/runtime_resources/(?:working_dir|py_modules)_files/[^/]+/")
+_ENTRYPOINT = "Running entrypoint for job "
 # An exception's own words are quoted up to so many lines.
 _MOST_LINES = 6
 
@@ -176,7 +177,8 @@ def of_actor(actor: Actor) -> Failure:
 
 def last_words(text: str) -> str:
     """Returns the last line that has a word in it, without the margin of an exception group."""
-    lines = (line.strip(" |+-") for line in reversed(text.splitlines()))
+    # Ray's own line may come after those of a program that ended at once.
+    lines = (line.strip(" |+-") for line in reversed(text.splitlines()) if _ENTRYPOINT not in line)
     return next((line for line in lines if re.search(r"\w", line)), "")
 
 

@@ -364,13 +364,13 @@ FAILURES = [
         "killed",
         "the entrypoint gets SIGKILL",
         "job-failed",
-        "job killed failed: exit code 137 (SIGKILL: killed, most often because memory ran out)",
+        "job killed failed: exit code -9 (SIGKILL: killed, most often because memory ran out)",
     ),
     Failure(
         "crashed",
         "the entrypoint gets SIGSEGV",
         "job-failed",
-        "job crashed failed: exit code 139 (SIGSEGV: it crashed in native code)",
+        "job crashed failed: exit code -11 (SIGSEGV: it crashed in native code)",
     ),
     Failure(
         "unmade",

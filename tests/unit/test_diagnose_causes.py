@@ -502,7 +502,7 @@ def test_a_cancelled_task() -> None:
     [
         (
             127,
-            "/bin/sh: 1: nosuch: not found\n",
+            "/bin/sh: 1: nosuch: not found\nRunning entrypoint for job x: nosuch\n",
             "(the program was not found)",
             "/bin/sh: 1: nosuch: not found",
         ),
