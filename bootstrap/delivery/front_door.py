@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import base64
-import contextlib
-import hashlib
 import json
-import secrets
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from bootstrap import cache
 from bootstrap.delivery import ingress
+from bootstrap.delivery.door_secrets import LIST, DoorSecrets, Listed
 from bootstrap.delivery.ingress import Ingress
-from bootstrap.errors import NotOurs, NotReady
+from bootstrap.errors import NotOurs
 from bootstrap.instance import Instance
 from bootstrap.kube import trouble
 from bootstrap.kube.api import CORE, Kube, made_here, path_of
@@ -35,70 +31,14 @@ from rayside.plain import counted
 
 MANIFEST = ROOT / "k8s" / "front-door.yaml"
 PORT, TEACHER_PORT = 8443, 8445
-_LIST, _CLAIMS = "places.json", "claims.json"
 # A ConfigMap holds 1 MiB in all, with its names.
 _LARGEST_PART = 1_000_000
-# The door may write while a claim is taken back.
-_TRIES = 10
 _RIGHTS = "rbac.authorization.k8s.io"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A place as the door knows it: `attendee` is empty where anybody may claim it."""
-
-    name: str
-    attendee: str
-    url: str
-    password: str
-
-
-@dataclass(frozen=True)
-class Claim:
-    """Whose a place is: the name that somebody gave, and since when, in UTC."""
-
-    attendee: str
-    since: str
-
-
-@dataclass(frozen=True)
-class Listed:
-    """What the door is told.
-
-    Attributes:
-        title: heads its page.
-        key: is in the room's link.
-        teacher_key: is in the link of the teacher's page.
-        url: the door's own address, as attendees reach it.
-        teacher_url: that of the teacher's page.
-        home: where attendees clone Rayside at home; empty where that is not known.
-    """
-
-    title: str
-    key: str
-    teacher_key: str
-    url: str
-    teacher_url: str
-    home: str = ""
-    places: tuple[Entry, ...] = ()
-
-    @property
-    def is_by_ingress(self) -> bool:
-        """Returns whether attendees come by an Ingress: the address of a forward has a port."""
-        return urlsplit(self.url).port is None
-
-    def text(self) -> str:
-        return json.dumps({**vars(self), "places": [vars(entry) for entry in self.places]}, indent=1)
 
 
 def size() -> Size:
     """Returns what the door's pod requests."""
     return of_pod(yaml_file.read(MANIFEST)["spec"]["template"]["spec"])
-
-
-def new_key() -> str:
-    """Returns a key for a link, which nobody guesses."""
-    return secrets.token_urlsafe(12)
 
 
 @dataclass(frozen=True)
@@ -143,12 +83,12 @@ class FrontDoor:
             return missing("it is of an earlier version")
         if any(self.kube.get(path_of(document)) is None for document in self._beside()):
             return missing("not all of it is there")
-        if self.listed and self.told() != self.listed:
+        if self.listed and self.secrets.told() != self.listed:
             return missing("it does not know all places")
         status = deployment.get("status") or {}
         is_current = status.get("observedGeneration") == deployment["metadata"]["generation"]
         if is_current and status.get("availableReplicas"):
-            listed = self.listed or self.told()
+            listed = self.listed or self.secrets.told()
             return ready(counted(len(listed.places), "place") if listed else "it knows no places")
         error = trouble.first_problem(self.kube, self.selector)
         return pending(f"{error.message}; {error.hint}" if error else "it is starting")
@@ -184,70 +124,18 @@ class FrontDoor:
         """Returns the door that knows these places."""
         return replace(self, listed=listed)
 
-    # --- what it knows ---------------------------------------------------------------------
+    @property
+    def secrets(self) -> DoorSecrets:
+        """Returns what the door knows, and whose the places are."""
+        return DoorSecrets(self.kube, self.label)
 
-    def told(self) -> Listed | None:
-        """Returns what the door was told; None where there is none, or it was told nothing that is known."""
-        content = self._secret(self.label, _LIST)
-        try:
-            document = json.loads(content)
-            places = tuple(Entry(**entry) for entry in document.pop("places"))
-            return Listed(**document, places=places)
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return None
-
-    def fingerprint(self) -> str:
-        """Returns the SHA-256 of its certificate, as browsers show it; empty where it has none yet."""
-        for name in (f"{self.label}-tls", self._claims):
-            with contextlib.suppress(ValueError):
-                first, end, _ = self._secret(name, "tls.crt").partition("-----END CERTIFICATE-----")
-                return hashlib.sha256(ssl.PEM_cert_to_DER_cert(first + end)).digest().hex(":").upper()
-        return ""
-
-    def claims(self) -> dict[str, Claim]:
-        """Returns whose places are, by their names; attendees' names are as they gave them."""
-        content = self._secret(self._claims, _CLAIMS)
-        try:
-            document = json.loads(content)
-            return {
-                str(name): Claim(str(claim["attendee"]), str(claim["since"]))
-                for name, claim in document.items()
-            }
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return {}
-
-    def free(self, place: str) -> bool:
-        """Makes a place nobody's, whose browsers are out a moment later; returns whether it was somebody's.
-
-        Raises NotReady where the door writes all the time.
-        """
-        path = f"{CORE}/namespaces/{self.kube.namespace}/secrets/{self._claims}"
-        for _ in range(_TRIES):
-            document = self.kube.get(path) or {}
-            with contextlib.suppress(ValueError, AttributeError):
-                claims = json.loads(_value(document, _CLAIMS))
-                if claims.pop(place, None) is None:
-                    return False
-                text = base64.b64encode(json.dumps(claims).encode()).decode()
-                if self.kube.replace(path, document["metadata"]["resourceVersion"], {_CLAIMS: text}):
-                    return True
-                continue
-            return False
-        raise NotReady(
-            f"the claims are being written all the time, and {place} is as it was",
-            hint="run the command again",
-        )
+    # --- what it is made of ----------------------------------------------------------------
 
     def _ingresses(self) -> list[dict[str, Any]]:
         return self.ingress.documents(self._metadata()) if self.ingress else []
 
     def _ingress_there(self) -> list[dict[str, Any]]:
         return [*filter(None, [ingress.there(self.kube, self._metadata())])]
-
-    def _secret(self, name: str, key: str) -> str:
-        return _value(self.kube.get(f"{CORE}/namespaces/{self.kube.namespace}/secrets/{name}") or {}, key)
-
-    # --- what it is made of ----------------------------------------------------------------
 
     def _deployment(self) -> dict[str, Any]:
         document = dict(yaml_file.read(MANIFEST))
@@ -264,7 +152,7 @@ class FrontDoor:
         container["image"] = self.images.workspace
         container["imagePullPolicy"] = self.images.pull_policy
         secrets_url = f"https://kubernetes.default.svc{CORE}/namespaces/{self.kube.namespace}/secrets"
-        for name, secret in (("RAYSIDE_PLACES", self.label), ("RAYSIDE_CLAIMS", self._claims)):
+        for name, secret in (("RAYSIDE_PLACES", self.label), ("RAYSIDE_CLAIMS", self.secrets.claims_name)):
             container["env"].append({"name": name, "value": f"{secrets_url}/{secret}"})
         container["env"].append({"name": "RAYSIDE_PROGRESS", "value": PROGRESS})
         if self.ingress:
@@ -297,7 +185,7 @@ class FrontDoor:
         metadata = self._metadata()
         role = {"apiGroup": _RIGHTS, "kind": "Role", "name": self.label}
         account = {"kind": "ServiceAccount", "name": self.label, "namespace": self.kube.namespace}
-        verbs = {self.label: ["get"], self._claims: ["get", "patch"]}
+        verbs = {self.label: ["get"], self.secrets.claims_name: ["get", "patch"]}
         rules = [
             {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [name], "verbs": may}
             for name, may in verbs.items()
@@ -317,11 +205,15 @@ class FrontDoor:
                 for name, port in {"door": PORT, **plain}.items()
             ],
         }
-        listed = {_LIST: self.listed.text()} if self.listed else {}
+        listed = {LIST: self.listed.text()} if self.listed else {}
         return (
             {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": listed},
             # The door alone writes into it.
-            {"apiVersion": "v1", "kind": "Secret", "metadata": {**metadata, "name": self._claims}},
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {**metadata, "name": self.secrets.claims_name},
+            },
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
             {"apiVersion": f"{_RIGHTS}/v1", "kind": "Role", "metadata": metadata, "rules": rules},
             {
@@ -340,10 +232,6 @@ class FrontDoor:
             {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": service},
             *self._ingresses(),
         )
-
-    @property
-    def _claims(self) -> str:
-        return f"{self.label}-claims"
 
     @property
     def _made_of(self) -> dict[str, Any]:
@@ -370,8 +258,3 @@ class FrontDoor:
                 f"there is a {what} in namespace {self.kube.namespace} that Rayside did not make",
                 hint="make the workshop beside a cluster of another name: --name NAME",
             )
-
-
-def _value(secret: Mapping[str, Any], key: str) -> str:
-    """Returns a value of a Secret as text; empty where it has none."""
-    return base64.b64decode((secret.get("data") or {}).get(key, "")).decode(errors="replace")

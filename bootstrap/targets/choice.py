@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from bootstrap import docker_engine, instance
 from bootstrap.errors import OtherTarget
+from bootstrap.graph import dependants
 from bootstrap.instance import configured
 from bootstrap.own_folder import require_own
 from bootstrap.settings import BUNDLED, DEFAULT_NAME, POD, TARGETS, THEIRS, Settings
 from bootstrap.shell import Shell
-from bootstrap.step import Report, Step, dependants
+from bootstrap.step import Report, Step
 from bootstrap.targets.plan import Plan, is_bundled, of_instance, of_new, of_record, resolve, way
 from bootstrap.targets.target import Target
 from rayside.errors import InvalidSetting, NotRunning

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bootstrap import docker_engine, step
+from bootstrap import docker_engine, graph, step
 from bootstrap.bundle.manifest import IMAGES, PROGRAMS, Manifest
 from bootstrap.bundle.opened import PLATFORMS, Bundle, this_platform, this_python
 from bootstrap.bundle.signature import public_key, require_signature, require_signer, signature
@@ -105,7 +105,7 @@ def written(settings: Settings, console: Console, file: Path, asked: Asked) -> M
     extensions = tuple(map(str, target.extensions.variant.extensions))
     made = BundleFile(file, source, images, extensions, wheels, folder, shell, needs, sign)
     with console.progress():
-        step.up([*steps, wheels, made], console, interrupt=shell.interrupt)
+        graph.up([*steps, wheels, made], console, interrupt=shell.interrupt)
     assert made.manifest is not None
     return made.manifest
 
@@ -164,7 +164,7 @@ def inspect(console: Console, file: Path, key: str = "") -> None:
     require_signed_by(bundle, key)
     whole = _Whole(bundle)
     with console.progress():
-        step.up([whole], console)
+        graph.up([whole], console)
     if console.as_json:
         console.document(_document(file, bundle.manifest))
         return

@@ -12,9 +12,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from bootstrap import step
+from bootstrap import graph
 from bootstrap.codespaces import addresses
 from bootstrap.errors import HasPlaces
+from bootstrap.graph import Timing, critical_path
 from bootstrap.instance import Instance, all_recorded, configured, names
 from bootstrap.lock import alone
 from bootstrap.settings import DEFAULT_NAME, Settings
@@ -23,7 +24,6 @@ from bootstrap.step import Condition, Status, Step
 from bootstrap.steps import example_job
 from bootstrap.targets import choice
 from bootstrap.targets.target import Target, with_example
-from bootstrap.timing import Timing, critical_path
 from rayside.console import Console
 from rayside.errors import INTERRUPTED, InvalidArgument, JobNotFound, RaysideError
 from rayside.plain import counted
@@ -52,7 +52,7 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
         with console.progress():
             began = time.monotonic()
             steps = with_example(target) if example and target.brings_example else target.steps()
-            timings = step.up(steps, console, interrupt=shell.interrupt)
+            timings = graph.up(steps, console, interrupt=shell.interrupt)
     wall = time.monotonic() - began
     if any(timing.changed for timing in timings):
         write_private(instance.folder / _TIMINGS, json.dumps([timing.document() for timing in timings]))
@@ -88,7 +88,7 @@ def _get_client(settings: Settings, shell: Shell, console: Console) -> None:
     client = RegistryClient(settings, shell)
     if client.check().condition is Condition.MISSING:
         with console.progress():
-            step.up([client], console, interrupt=shell.interrupt)
+            graph.up([client], console, interrupt=shell.interrupt)
 
 
 def status(settings: Settings, console: Console, *, everyone: bool = False) -> None:
@@ -97,7 +97,7 @@ def status(settings: Settings, console: Console, *, everyone: bool = False) -> N
     Raises NotRunning for a name that no cluster has.
     """
     target = choice.named(settings, Shell())
-    statuses = step.check(target.steps())
+    statuses = graph.check(target.steps())
     urls = addresses(target.access.urls())
     if console.as_json:
         console.document(
@@ -172,7 +172,7 @@ def _listing(settings: Settings, shell: Shell, name: str) -> dict[str, Any]:
     """Returns the cluster as `list --json` has it; one that can't be looked at has an error."""
     try:
         target = choice.of_name(settings, shell, name)
-        ready = _ready(step.check(target.steps()))
+        ready = _ready(graph.check(target.steps()))
     except RaysideError as error:
         return {"name": name, "target": None, "ready": False, "urls": {}, **error.document()}
     urls = addresses(target.access.urls())
@@ -201,7 +201,7 @@ def down(settings: Settings, console: Console, *, purge: bool) -> None:
             return
         for target in targets:
             with console.progress():
-                step.down(target.steps(), console)
+                graph.down(target.steps(), console)
     others = names(settings.state_folder)
     if purge and others:
         console.result(f"Everything of {settings.name} is removed. The cache stays, as {_listed(others)} it.")
@@ -228,7 +228,7 @@ def prepare(settings: Settings, console: Console) -> None:
     if left_out:
         console.event("No Docker engine answers: what needs none is prepared")
     with console.progress():
-        timings = step.up(steps, console, interrupt=shell.interrupt)
+        timings = graph.up(steps, console, interrupt=shell.interrupt)
     done = "Prepared" if any(timing.changed for timing in timings) else "Nothing to prepare: it is all cached"
     if left_out:
         titles = ", ".join(each.title for each in left_out if each.name != "engine")
@@ -243,7 +243,7 @@ def prepare(settings: Settings, console: Console) -> None:
 
 def _outdated(target: Target) -> str:
     """Returns how a cluster that is up differs from what would be made now; empty where it does not."""
-    statuses = step.check(target.steps()).values()
+    statuses = graph.check(target.steps()).values()
     return "; ".join(status.detail for status in statuses if status.condition is Condition.DRIFTED)
 
 

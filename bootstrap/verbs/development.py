@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap import pip, step
+from bootstrap import graph, pip
 from bootstrap.settings import (
     BYTECODE_VERSION,
     DEBUGPY_VERSION,
@@ -59,7 +59,7 @@ class Suite:
 
     def missing(self) -> str:
         """Returns why it can't run here; empty where it can."""
-        statuses = step.check(self.needs).values()
+        statuses = graph.check(self.needs).values()
         return "; ".join(status.detail for status in statuses if status.condition is not Condition.READY)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from bootstrap import step
+from bootstrap import graph, step
 from bootstrap.codespaces import Codespace
 from bootstrap.given_settings import parse
 from bootstrap.labs import needs
@@ -45,7 +45,7 @@ def doctor(
     if tests:
         steps += [program(shell) for program in (registry, chromium, zsh, fish, sshd, minisign, nft)]
         steps += [DebianProgram(shell, name, packages) for name, packages in needs.PROGRAMS.items()]
-    statuses = step.check(steps)
+    statuses = graph.check(steps)
     if fix:
         with console.progress():
             for each in steps:
@@ -70,10 +70,10 @@ def _mended(each: Step, console: Console, shell: Shell) -> Status:
     """
     try:
         if isinstance(each, Appliable):
-            step.up([each], console, interrupt=shell.interrupt)
+            graph.up([each], console, interrupt=shell.interrupt)
     except RaysideError as error:
         return step.failed(error)
-    return step.status_of(each)
+    return graph.status_of(each)
 
 
 def _finding(each: Step, status: Status, command: str) -> dict[str, Any]:

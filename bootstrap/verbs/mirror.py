@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bootstrap import step
+from bootstrap import graph, step
 from bootstrap.bundle.manifest import Manifest
 from bootstrap.bundle.opened import Bundle, this_platform
 from bootstrap.bundle.version import this_version
@@ -98,7 +98,7 @@ def _client(settings: Settings, shell: Shell, console: Console, opened: Bundle |
     client = RegistryClient(settings, shell, opened)
     if client.check().condition is step.Condition.MISSING:
         with console.progress():
-            step.up([client], console, interrupt=shell.interrupt)
+            graph.up([client], console, interrupt=shell.interrupt)
     return client.mirror
 
 
@@ -122,7 +122,7 @@ def _sent(
                 require_none_lost(registry, has.version, has.platform, has.pythons, is_signed=is_signed)
             sending = _Sending(whole, registry)
             with console.progress():
-                step.up([sending], console, interrupt=registry.shell.interrupt)
+                graph.up([sending], console, interrupt=registry.shell.interrupt)
         finally:
             draft.unlink(missing_ok=True)
     assert sending.sent is not None

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from bootstrap import step
+from bootstrap import graph
 from bootstrap.errors import Forbidden, NotReady
 from bootstrap.kube import rights
 from bootstrap.lock import alone
@@ -88,13 +88,13 @@ def make(settings: Settings, console: Console, names: Sequence[PlaceName], *, dr
             began = time.monotonic()
             failure: RaysideError | None = None
             try:
-                step.up([*made.values()], console, interrupt=interrupt, at_once=AT_ONCE, goes_on=True)
+                graph.up([*made.values()], console, interrupt=interrupt, at_once=AT_ONCE, goes_on=True)
             except RaysideError as error:
                 failure = error
             # Who has a place that is up need not wait for one that is not.
             ready = {name: places[name] for name, each in made.items() if each.is_up}
             if ready:
-                step.up(workshop.door_steps(workshop.door_to(ready)), console, interrupt=interrupt)
+                graph.up(workshop.door_steps(workshop.door_to(ready)), console, interrupt=interrupt)
         if failure and console.as_json:
             raise failure
         _show(console, workshop)
@@ -110,7 +110,7 @@ def _bring_images(workshop: Workshop, console: Console) -> None:
     """
     try:
         rights.require_images_on_nodes(workshop.base.kube)
-        step.up([workshop.images], console, interrupt=workshop.shell.interrupt)
+        graph.up([workshop.images], console, interrupt=workshop.shell.interrupt)
     except Forbidden as error:
         told = f"{error.message}; {error.hint}"
         console.event(f"Nodes pull the images as places come to them, and not before: {told}")
@@ -133,7 +133,7 @@ def sheet(settings: Settings, console: Console, file: Path) -> None:
     """
     workshop = workshop_of(settings)
     workshop.require()
-    told = workshop.door.told()
+    told = workshop.door.secrets.told()
     if told is None:
         raise NotRunning("the workshop has no front door", hint="./invokew workshop --places N makes it")
     is_page = file.suffix.lower() == ".html"
@@ -154,7 +154,7 @@ def free(settings: Settings, console: Console, place: str) -> None:
     # Before it is the next one's, and once more: the editor may have told again in between. Neither a dead
     # node nor what an attendee has put there keeps the teacher from freeing it.
     _forget(workshop.place(place))
-    freed = workshop.door.free(place)
+    freed = workshop.door.secrets.free(place)
     if failure := _forget(workshop.place(place)):
         console.event(f"What the editor there told, and what was packed to take home, may stay: {failure}")
     if console.as_json:
@@ -183,7 +183,7 @@ def pause(settings: Settings, console: Console, idle: str | None) -> None:
         places = workshop.places()
         if idle is None:
             return [Paused(place) for place in places.values()]
-        claims = workshop.door.claims()
+        claims = workshop.door.secrets.claims()
         return [IdlePaused(place, claims.get(name), minutes) for name, place in places.items()]
 
     workshop = _change_workers(settings, console, parts)
@@ -214,7 +214,7 @@ def _change_workers(
     workshop = workshop_of(settings)
     workshop.require()
     with alone_with(workshop, console), console.progress():
-        step.up(parts(workshop), console, interrupt=workshop.shell.interrupt, at_once=AT_ONCE, goes_on=True)
+        graph.up(parts(workshop), console, interrupt=workshop.shell.interrupt, at_once=AT_ONCE, goes_on=True)
     return workshop
 
 
@@ -239,10 +239,10 @@ def remove_places(workshop: Workshop, console: Console, also: Mapping[str, Any])
             # Once, before all of them want to know: cached properties are not locked from Python 3.12 on.
             _ = workshop.base.kinds
         # The door is first, for nobody is to come to a place that goes.
-        step.down(workshop.door_steps(workshop.door), console)
+        graph.down(workshop.door_steps(workshop.door), console)
         # They may have been pulled by other settings than those of now.
-        step.down([workshop.images], console)
-        step.down([PlaceUp(place) for place in places.values()], console, at_once=REMOVED_AT_ONCE)
+        graph.down([workshop.images], console)
+        graph.down([PlaceUp(place) for place in places.values()], console, at_once=REMOVED_AT_ONCE)
     if console.as_json:
         console.document({"places": [], "used": used.document(), **also})
     console.result(
@@ -269,7 +269,7 @@ def require_place(workshop: Workshop, name: str) -> None:
 
 def _show(console: Console, workshop: Workshop) -> None:
     _show_rows(console, workshop.rows())
-    if told := workshop.door.told():
+    if told := workshop.door.secrets.told():
         console.result()
         console.result(f"Room        {told.url}/_door/join/{told.key}")
         console.result("            whoever opens this link gives a name, and gets the next free place")
@@ -277,7 +277,7 @@ def _show(console: Console, workshop: Workshop) -> None:
         console.result("            shows what each attendee is at; the link is for you alone")
         # At an Ingress, the room sees the controller's certificate.
         whose = "for the teacher's page alone: " if told.is_by_ingress else ""
-        console.result(f"Certificate {whose}SHA-256 {workshop.door.fingerprint() or 'not made yet'}")
+        console.result(f"Certificate {whose}SHA-256 {workshop.door.secrets.fingerprint() or 'not made yet'}")
     console.result("\nNext: ./invokew workshop --sheet FILE writes a link for each place")
 
 

@@ -133,7 +133,7 @@ def _cull_until(ends: datetime, workshop: Workshop, console: Console, culling: C
         try:
             with alone_with(workshop, console):
                 if is_there := _key(workshop) == key:
-                    culling.look(workshop.places(), workshop.door.claims(), console.event)
+                    culling.look(workshop.places(), workshop.door.secrets.claims(), console.event)
         except RaysideError as error:
             # The machine may have slept, and its network not be back.
             failure = error.message
@@ -153,7 +153,7 @@ def _gone() -> NotRunning:
 
 def _key(workshop: Workshop) -> str:
     """Returns what tells a workshop from another one beside the same cluster."""
-    told = workshop.door.told()
+    told = workshop.door.secrets.told()
     return told.teacher_key if told else ""
 
 
@@ -204,7 +204,7 @@ def _collect(workshop: Workshop, console: Console, folder: Path) -> list[dict[st
         # Also where other places fail.
         for name, aside in sorted(kept.items()):
             console.event(f"{name}.tar.gz was there with other content, which is kept as {aside.name}")
-    claims = workshop.door.claims()
+    claims = workshop.door.secrets.claims()
     attendees = {name: claims[name].attendee if name in claims else "" for name in sizes}
     return [
         {"place": name, "attendee": attendees[name], "file": str(folder / f"{name}.tar.gz"), "bytes": size}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from bootstrap.delivery.front_door import Claim
+from bootstrap.delivery.door_secrets import Claim
 from bootstrap.step import Condition, Report
 from bootstrap.targets.place import Place
 from bootstrap.workshop.event import AT_ONCE

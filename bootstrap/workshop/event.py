@@ -10,7 +10,8 @@ from functools import cached_property
 from typing import Any
 
 from bootstrap.delivery import front_door
-from bootstrap.delivery.front_door import PORT, TEACHER_PORT, Claim, Entry, FrontDoor, Listed, new_key
+from bootstrap.delivery.door_secrets import Claim, Entry, Listed, new_key
+from bootstrap.delivery.front_door import PORT, TEACHER_PORT, FrontDoor
 from bootstrap.delivery.images_on_nodes import ImagesOnNodes
 from bootstrap.delivery.ingress import Ingress
 from bootstrap.errors import NoRoom, NotOurs, OperatorNotRunning
@@ -99,7 +100,7 @@ class Workshop:
     @property
     def url(self) -> str:
         """Returns the door's address, as attendees reach it: the one that it was opened at."""
-        told = self.door.told()
+        told = self.door.secrets.told()
         return told.url if told else self._url
 
     @property
@@ -170,7 +171,7 @@ class Workshop:
         with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
             new = {entry.name: entry for entry in pool.map(entry, places.items())}
         # Its keys stay, so that the links do.
-        told = self.door.told() or Listed(_TITLE, new_key(), new_key(), "", "")
+        told = self.door.secrets.told() or Listed(_TITLE, new_key(), new_key(), "", "")
         there = {*self.recorded()}
         kept = [new.pop(each.name, each) for each in told.places if each.name in there]
         urls = {"url": self._url, "teacher_url": self._teachers_forward.url}
@@ -213,7 +214,7 @@ class Workshop:
         pods: dict[str, list[dict[str, Any]]] = {}
         for pod in kube.items(f"{CORE}/pods", selector):
             pods.setdefault(pod["metadata"]["namespace"], []).append(pod)
-        claims, url = self.door.claims(), self.url
+        claims, url = self.door.secrets.claims(), self.url
         rows = []
         for name in self.recorded():
             namespace = f"{self.base.instance.name}-{name}"

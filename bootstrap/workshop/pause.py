@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from bootstrap.delivery.front_door import Claim
+from bootstrap.delivery.door_secrets import Claim
 from bootstrap.kube import trouble
 from bootstrap.kube.api import RAY
 from bootstrap.kube.timestamp import timestamp

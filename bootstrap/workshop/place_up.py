@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from bootstrap import step
+from bootstrap import graph
 from bootstrap.lock import alone
 from bootstrap.step import Condition, Report, Status, missing, ready
 from bootstrap.targets.place import Place
@@ -25,7 +25,7 @@ class PlaceUp:
 
     def check(self) -> Status:
         if not self._is_up:
-            for name, status in step.check(self._place.hosted_steps).items():
+            for name, status in graph.check(self._place.hosted_steps).items():
                 if status.condition is not Condition.READY:
                     return missing(f"{name}: {status.detail}")
         self._is_up = True
@@ -35,7 +35,7 @@ class PlaceUp:
         """Brings it up, while nobody else changes it. Raises what its steps raise, of this place."""
         with self._alone(report):
             try:
-                step.up(self._place.hosted_steps, _Notes(report))
+                graph.up(self._place.hosted_steps, _Notes(report))
             except RaysideError as error:
                 # What helps is to be done with the place, and not with the cluster beside which it is.
                 hint = Console(cluster=self.name).for_cluster(error.hint)
@@ -45,7 +45,7 @@ class PlaceUp:
 
     def undo(self, report: Report) -> None:
         with self._alone(report):
-            step.down(self._place.steps(), _Notes(report))
+            graph.down(self._place.steps(), _Notes(report))
 
     @property
     def is_up(self) -> bool:

@@ -6,7 +6,7 @@ import csv
 import io
 from html import escape
 
-from bootstrap.delivery.front_door import Entry, Listed
+from bootstrap.delivery.door_secrets import Entry, Listed
 from rayside.plain import line
 
 # A spreadsheet takes what begins so for a formula.

@@ -26,7 +26,7 @@ import docker
 import psutil
 import requests
 
-from bootstrap import step
+from bootstrap import graph, step
 from bootstrap.delivery.baked import NodeImage, baked
 from bootstrap.settings import ROOT, Settings, environment_name
 from bootstrap.shell import Shell
@@ -207,7 +207,7 @@ def main() -> None:
         env["KUBECONFIG"] = f"{folder}/users-kubeconfig"
         target = replace(kind_target(settings), asks=True, prepares=True)
         source = target.origin
-        step.up(target.cacheable(engine=True), Console())
+        graph.up(target.cacheable(engine=True), Console())
         # As kind's own node images are: with Kubernetes' images, and no others.
         plain = baked(shell, settings.cache_folder, source)
         assert plain

@@ -16,13 +16,14 @@ import pytest
 import yaml
 
 from bootstrap.errors import Drifted, FieldConflict, Forbidden
+from bootstrap.graph import check, down
+from bootstrap.graph import up as make
 from bootstrap.instance import Instance, Ports
 from bootstrap.kube import operator
 from bootstrap.kube.api import CORE, RAY, Kube
 from bootstrap.kube.kubeconfig import entries
 from bootstrap.settings import KUBERAY_VERSION
-from bootstrap.step import Condition, Step, check, down, until
-from bootstrap.step import up as make
+from bootstrap.step import Condition, Step, until
 from bootstrap.steps.forwards import Forwards
 from bootstrap.steps.kuberay import CustomResources, KubeRay, OperatorManifest
 from bootstrap.steps.ray_cluster import KubeRayToken, RayCluster, WorkspacePassword

@@ -44,7 +44,7 @@ with open(sys.argv[1], "w") as lock:
 # `install` as `doctor --fix` runs it: as a step, its progress told.
 INSTALL = """
 from dataclasses import dataclass
-from bootstrap import step
+from bootstrap import graph, step
 from rayside.console import Console
 from bootstrap.shell import Shell
 from bootstrap.steps import apt
@@ -64,7 +64,7 @@ class Packages:
         apt.install(self.shell, report)
 
 shell = Shell()
-step.up([Packages(shell)], Console(), interrupt=shell.interrupt)
+graph.up([Packages(shell)], Console(), interrupt=shell.interrupt)
 """
 
 

@@ -22,10 +22,11 @@ import pytest
 
 from bootstrap import processes
 from bootstrap.errors import Forbidden
+from bootstrap.graph import up
 from bootstrap.kube.api import Kube
 from bootstrap.kube.refusal import forbidden
 from bootstrap.shell import Shell
-from bootstrap.step import Condition, Step, until, up
+from bootstrap.step import Condition, Step, until
 from bootstrap.steps.forwards import Forwards
 from rayside.dap.framing import Decoder, encode
 from rayside.errors import ClusterUnreachable, NotRunning, PortTaken

@@ -31,7 +31,7 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import pytest
 
-from bootstrap.delivery.front_door import Entry, Listed
+from bootstrap.delivery.door_secrets import Entry, Listed
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.go import Go, front_door

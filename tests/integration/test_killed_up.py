@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from bootstrap import step
+from bootstrap import graph
 from bootstrap.settings import ROOT
 from rayside.console import Console
 from tests.integration.conftest import Rayside
@@ -92,5 +92,5 @@ if __name__ == "__main__":
         key: os.environ.get(settings.environment_name(key)) for key in settings.Settings.__dataclass_fields__
     }
     target = choice.choose(given_settings.parse(given), Shell())
-    step.up(with_example(target), Killer(*sys.argv[1:]))
+    graph.up(with_example(target), Killer(*sys.argv[1:]))
     Console().event("was not killed")

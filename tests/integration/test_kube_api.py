@@ -14,8 +14,9 @@ import pytest
 import yaml
 
 from bootstrap.errors import FieldConflict, Forbidden, NotReady
+from bootstrap.graph import up
 from bootstrap.kube.api import Kube
-from bootstrap.step import Report, Status, pending, up
+from bootstrap.step import Report, Status, pending
 from rayside.errors import ClusterUnreachable, CredentialsRefused, NotRunning
 from tests.http_servers import answering, body_of, says
 from tests.integration.test_forwards import Quiet

@@ -22,6 +22,7 @@ from bootstrap.bundle.manifest import IMAGES
 from bootstrap.bundle.opened import Bundle, this_platform, this_python, write
 from bootstrap.bundle.version import this_version
 from bootstrap.errors import BadBundle, LowDisk, NotMirrored, RegistryRefused, RegistryUnreachable
+from bootstrap.graph import check, up
 from bootstrap.registry import mirrored
 from bootstrap.registry import oras as client_program
 from bootstrap.registry.address import Address
@@ -32,9 +33,10 @@ from bootstrap.shell import Shell
 from bootstrap.sources import bundle_origin
 from bootstrap.sources import bundled as sources_bundled
 from bootstrap.sources.bundle_origin import RECORD
-from bootstrap.sources.bundled import FetchedBundle, bundled
+from bootstrap.sources.bundled import bundled
+from bootstrap.sources.checked_bundle import FetchedBundle
 from bootstrap.sources.registry_client import RegistryClient
-from bootstrap.step import Condition, check, up
+from bootstrap.step import Condition
 from bootstrap.verbs import bundle as bundles
 from bootstrap.verbs import mirror
 from rayside.console import Console
@@ -44,7 +46,7 @@ from tests.http_servers import Answer, answering, body_of, says
 from tests.integration.connect_proxy import connect_proxy
 from tests.integration.self_signed import self_signed
 from tests.registries import PASSWORD, USER, Served, logged_in, private, served, with_oras
-from tests.unit.test_step import Diary
+from tests.unit.test_graph import Diary
 
 pytestmark = [pytest.mark.gate, pytest.mark.usefixtures("oras")]
 

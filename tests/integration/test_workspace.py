@@ -19,7 +19,7 @@ import psutil
 import pytest
 import requests
 
-from bootstrap import cache, processes, step
+from bootstrap import cache, graph, processes
 from bootstrap.errors import NoNetwork
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
@@ -68,7 +68,7 @@ class Workspace:
             for candidate in target.steps()
             if candidate.name not in ("ray", "relay", "ray-environment")
         ]
-        return {timing.name: timing.changed for timing in step.up(without_ray, Console())}
+        return {timing.name: timing.changed for timing in graph.up(without_ray, Console())}
 
     @property
     def url(self) -> str:
@@ -100,7 +100,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     started = Workspace(apart(folder, target="local", vsix_folder=vsix_folder))
     started.up()
     yield started
-    step.down(started.target.steps(), Console())
+    graph.down(started.target.steps(), Console())
     assert processes.marked(marks.WORKSPACE, started.target.instance.mark) == []
     assert not folder.exists()
 

@@ -17,22 +17,24 @@ from bootstrap.bundle.blobs import Blob
 from bootstrap.bundle.opened import Bundle
 from bootstrap.errors import BadBundle, LowDisk
 from bootstrap.given_settings import parse
+from bootstrap.graph import check, up
 from bootstrap.instance import configured
 from bootstrap.pip import for_python
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.bundle_origin import RECORD, Origin
-from bootstrap.sources.bundled import CheckedBundle, FetchedBundle, bundled
+from bootstrap.sources.bundled import bundled
+from bootstrap.sources.checked_bundle import CheckedBundle, FetchedBundle
 from bootstrap.sources.registry_client import RegistryClient
 from bootstrap.sources.source import Source
-from bootstrap.step import Condition, check, up
+from bootstrap.step import Condition
 from bootstrap.targets import choice
 from bootstrap.targets.choice import removable
 from rayside.errors import CommandFailed, InvalidSetting
 from rayside.private_file import write_private
 from tests.bundles import recorded, small
 from tests.targets import kind_target
-from tests.unit.test_step import Diary
+from tests.unit.test_graph import Diary
 
 WITHOUT_ENGINE = ("wheels", "kind", "kubectl", "kubectl-ray", "kuberay")
 

@@ -18,13 +18,14 @@ from bootstrap.delivery.loaded import NodeImages
 from bootstrap.delivery.theirs import Delivery, delivery
 from bootstrap.errors import EngineNotRunning, ImagesOutOfReach
 from bootstrap.given_settings import parse
+from bootstrap.graph import dependants
 from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube
 from bootstrap.kube.kubeconfig import server
 from bootstrap.own_folder import make_own
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
-from bootstrap.step import Step, Undoable, dependants
+from bootstrap.step import Step, Undoable
 from bootstrap.steps.pull_secret import PullSecret
 from bootstrap.steps.ray_cluster import RayCluster
 from bootstrap.targets import choice

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap.delivery.front_door import FrontDoor, Listed
+from bootstrap.delivery.door_secrets import Listed
+from bootstrap.delivery.front_door import FrontDoor
 from bootstrap.delivery.ingress import Ingress
 from bootstrap.errors import Forbidden, NoIngressClass, NotOurs
 from bootstrap.kube.api import FIELD_MANAGER, made_here

@@ -362,7 +362,7 @@ class Event:
         return []
 
     url = ""
-    door = SimpleNamespace(told=lambda: None)
+    door = SimpleNamespace(secrets=SimpleNamespace(told=lambda: None))
 
     def door_to(self, places: Any) -> None:
         self.order.append("door")

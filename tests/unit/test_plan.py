@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from bootstrap import docker_engine
+from bootstrap.graph import check, dependants
 from bootstrap.settings import (
     CODE_SERVER_VERSION,
     COREDNS_VERSION,
@@ -33,7 +34,7 @@ from bootstrap.settings import (
     Settings,
 )
 from bootstrap.sources.image_build import ImageBuild
-from bootstrap.step import Condition, Step, Undoable, check, dependants
+from bootstrap.step import Condition, Step, Undoable
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets.kind import Kind
 from bootstrap.targets.local import Local

@@ -22,7 +22,7 @@ from invoke.exceptions import Exit
 from invoke.tasks import task
 
 import tasks
-from bootstrap import step
+from bootstrap import graph
 from bootstrap.errors import EngineNotRunning, LowMemory
 from bootstrap.instance import configured
 from bootstrap.own_folder import make_own
@@ -265,7 +265,7 @@ def test_list_has_each_cluster_as_its_record_says_and_a_damaged_one_with_its_err
     assert capsys.readouterr().out == "There is no cluster. Next: ./invokew up\n"
     state(tmp_path, "damaged", "demo")
     (tmp_path / "damaged" / "instance.json").write_text("{")
-    monkeypatch.setattr(step, "check", lambda steps: {"one": ready()})
+    monkeypatch.setattr(graph, "check", lambda steps: {"one": ready()})
     tasks.list_clusters(context, json=True)
     damaged, demo = json.loads(capsys.readouterr().out)
     assert (damaged["name"], damaged["target"], damaged["ready"]) == ("damaged", None, False)
@@ -336,14 +336,14 @@ def test_what_is_advised_is_for_the_cluster_that_the_option_names_or_else_the_se
 ) -> None:
     settings = {"state_folder": state(tmp_path, "rayside", "demo", "other"), "name": "demo"}
     context = Context(Config({"rayside": settings}))
-    monkeypatch.setattr(step, "check", lambda steps: {"one": missing("not running")})
+    monkeypatch.setattr(graph, "check", lambda steps: {"one": missing("not running")})
     tasks.status(context, name=name)
     assert capsys.readouterr().out.endswith(f"\nNot ready. Next: ./invokew up{options}\n")
 
     def refusing(steps: object) -> None:
         raise LowMemory("0.1 GiB is free", hint="end something, then ./invokew up")
 
-    monkeypatch.setattr(step, "check", refusing)
+    monkeypatch.setattr(graph, "check", refusing)
     with pytest.raises(Exit):
         tasks.status(context, name=name)
     assert capsys.readouterr().err.endswith(f"\n hint: end something, then ./invokew up{options}\n")

@@ -31,7 +31,7 @@ class Room:
             require=lambda: None,
             recorded=lambda: sorted(self.has),
             place=lambda name: name,
-            door=SimpleNamespace(claims=dict),
+            door=SimpleNamespace(secrets=SimpleNamespace(claims=dict)),
         )
         monkeypatch.setattr(workshop_files, "workshop_of", lambda settings: self.event)
         monkeypatch.setattr(inside, "collect", lambda place: self._packed(cast(str, place)))

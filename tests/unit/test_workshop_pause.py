@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from bootstrap.delivery.front_door import Claim
+from bootstrap.delivery.door_secrets import Claim
 from bootstrap.errors import NotReady
 from bootstrap.step import Condition
 from bootstrap.steps.ray_cluster import PAUSED, PAUSED_FOR, PAUSED_IDLE, PAUSED_SINCE, RESUMED, paused
@@ -298,7 +298,7 @@ def test_what_goes_wrong_with_all_places_is_said_once_and_another_workshop_is_le
 
     monkeypatch.setattr(workshop_files, "alone_with", lambda *_: nullcontext())
     monkeypatch.setattr(workshop_files, "LOOK", 0.0)
-    door = SimpleNamespace(told=told, claims=dict)
+    door = SimpleNamespace(secrets=SimpleNamespace(told=told, claims=dict))
     workshop = cast(Workshop, SimpleNamespace(door=door, places=dict))
     console = cast(Console, SimpleNamespace(event=said.append))
     ends = datetime.now(timezone.utc) + timedelta(minutes=1)

@@ -307,7 +307,7 @@ def test_a_place_is_freed_though_its_node_is_dead_or_its_attendee_keeps_files_th
         require=lambda: None,
         recorded=lambda: ["place-001"],
         place=lambda name: name,
-        door=SimpleNamespace(free=free),
+        door=SimpleNamespace(secrets=SimpleNamespace(free=free)),
     )
     monkeypatch.setattr(verb, "workshop_of", lambda settings: event)
     monkeypatch.setattr(inside, "forget", forget)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bootstrap.delivery.front_door import Entry, Listed
+from bootstrap.delivery.door_secrets import Entry, Listed
 from bootstrap.settings import Settings
 from bootstrap.verbs import workshop as verb
 from tests.unit.scripted_debuggee import ScriptedConsole
@@ -50,7 +50,9 @@ class Page(HTMLParser):
 @pytest.fixture
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Has a workshop; `sheet` writes its sheet into a file of that name, and returns it and what is said."""
-    event = SimpleNamespace(require=lambda: None, door=SimpleNamespace(told=lambda: TOLD))
+    event = SimpleNamespace(
+        require=lambda: None, door=SimpleNamespace(secrets=SimpleNamespace(told=lambda: TOLD))
+    )
     monkeypatch.setattr(verb, "workshop_of", lambda settings: event)
 
     def sheet(name: str) -> tuple[Path, str]:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bootstrap import step
+from bootstrap import graph, step
 from bootstrap.errors import Drifted, LowDisk, NotReady
+from bootstrap.graph import Timing, critical_path
 from bootstrap.step import Condition, Report, Status, drifted, missing, pending, ready
 from bootstrap.steps.differences import difference
-from bootstrap.timing import Timing, critical_path
 from rayside.errors import ClusterUnreachable, NotRunning, RaysideError
 
 
@@ -70,7 +70,7 @@ def test_up_applies_only_what_is_missing() -> None:
     log: list[str] = []
     existing = Scripted("there", [ready()], log=log)
     absent = Scripted("absent", [missing(), ready()], log=log)
-    timings = step.up([existing, absent], Diary())
+    timings = graph.up([existing, absent], Diary())
     assert log == ["apply absent"]
     assert {timing.name: timing.changed for timing in timings} == {"there": False, "absent": True}
 
@@ -82,7 +82,7 @@ def test_a_step_starts_after_those_it_needs() -> None:
         Scripted("b", [missing(), ready()], ("a",), log=log),
         Scripted("a", [missing(), ready()], log=log),
     ]
-    step.up(steps, Diary())
+    graph.up(steps, Diary())
     assert log == ["apply a", "apply b", "apply c"]
 
 
@@ -93,13 +93,13 @@ def test_independent_steps_run_side_by_side() -> None:
     def meet() -> None:
         meeting.wait()
 
-    step.up([Scripted(name, [missing(), ready()], on_apply=meet) for name in ("left", "right")], Diary())
+    graph.up([Scripted(name, [missing(), ready()], on_apply=meet) for name in ("left", "right")], Diary())
 
 
 def test_a_pending_step_is_waited_for_and_not_applied() -> None:
     scripted = Scripted("one", [pending("half"), pending("nearly"), ready()])
     diary = Diary()
-    (timing,) = step.up([scripted], diary)
+    (timing,) = graph.up([scripted], diary)
     assert scripted.log == []
     assert not timing.changed
     assert "one: half" in diary.lines
@@ -108,7 +108,7 @@ def test_a_pending_step_is_waited_for_and_not_applied() -> None:
 
 def test_what_vanishes_while_it_is_waited_for_is_made_anew() -> None:
     scripted = Scripted("one", [pending(), missing(), pending(), ready()])
-    step.up([scripted], Diary())
+    graph.up([scripted], Diary())
     assert scripted.log == ["apply one"]
 
 
@@ -136,29 +136,29 @@ def test_what_does_not_become_ready_is_an_error(
     times: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(step, "_LONGEST_SILENCE", 0.2)
+    monkeypatch.setattr(graph, "_LONGEST_SILENCE", 0.2)
     scripted = Scripted("one", [*script], patience=patience)
     with pytest.raises(error, match=message):
-        step.up([scripted], Diary())
+        graph.up([scripted], Diary())
     assert scripted.log == ["apply one"] * times
 
 
 def test_what_gives_up_is_made_once_more_and_not_again() -> None:
     gave_up = missing("it took too long", gave_up=True)
     scripted, diary = Scripted("one", [missing(), gave_up, pending(), ready()]), Diary()
-    step.up([scripted], diary)
+    graph.up([scripted], diary)
     assert scripted.log == ["apply one"] * 2
     assert "one: once more, for it took too long" in diary.lines
     scripted = Scripted("one", [missing(), gave_up, gave_up])
     with pytest.raises(NotReady, match="the one did not come up: it took too long"):
-        step.up([scripted], Diary())
+        graph.up([scripted], Diary())
     assert scripted.log == ["apply one"] * 2
 
 
 def test_what_is_silent_for_a_moment_is_waited_for() -> None:
     scripted = Scripted("one", [missing(), NotRunning("no answer", hint=""), pending(), ready()])
     diary = Diary()
-    step.up([scripted], diary)
+    graph.up([scripted], diary)
     assert scripted.log == ["apply one"]
     assert "one: no answer" in diary.lines
 
@@ -181,7 +181,7 @@ def test_after_a_failure_nothing_that_needs_it_starts_and_all_else_may(goes_on: 
     after = Scripted("after", [missing(), ready()], ("bad",))
     others = [Scripted(f"other {number}", [missing(), ready()]) for number in range(5 * goes_on)]
     with pytest.raises(LowDisk):
-        step.up([bad, after, *others], diary := Diary(), at_once=1, goes_on=goes_on)
+        graph.up([bad, after, *others], diary := Diary(), at_once=1, goes_on=goes_on)
     assert after.log == []
     assert "failed bad" in diary.lines
     assert all(other.log for other in others)
@@ -207,9 +207,9 @@ def test_so_many_steps_run_at_once_and_no_more() -> None:
             running -= 1
 
     steps = [Scripted(f"step {number}", [missing(), ready()], on_apply=count) for number in range(6)]
-    assert len(step.up(steps, Diary(), at_once=2)) == 6
+    assert len(graph.up(steps, Diary(), at_once=2)) == 6
     assert most == 2
-    step.down(steps, Diary(), at_once=2)
+    graph.down(steps, Diary(), at_once=2)
     assert all(each.log[-1].startswith("undo") for each in steps)
 
 
@@ -233,13 +233,13 @@ def test_ctrl_c_interrupts_what_runs_and_is_raised(wakes: bool) -> None:
         released.set()
 
     with pytest.raises(KeyboardInterrupt):
-        step.up([Scripted("one", [missing(), ready()], on_apply=block)], Diary(), interrupt=interrupt)
+        graph.up([Scripted("one", [missing(), ready()], on_apply=block)], Diary(), interrupt=interrupt)
     assert interrupted == ["yes"]
 
 
 def test_down_undoes_the_dependants_first() -> None:
     log: list[str] = []
-    step.down([Scripted("a", [], log=log), Scripted("b", [], ("a",), log=log)], Diary())
+    graph.down([Scripted("a", [], log=log), Scripted("b", [], ("a",), log=log)], Diary())
     assert log == ["undo b", "undo a"]
 
 
@@ -249,13 +249,13 @@ def test_down_tells_only_of_what_was_there() -> None:
             pass
 
     diary = Diary()
-    step.down([Scripted("a", []), Empty("b", [])], diary)
+    graph.down([Scripted("a", []), Empty("b", [])], diary)
     assert diary.lines == ["started a", "a: going", "done a"]
 
 
 def test_check_tells_every_step_and_survives_an_error() -> None:
     full = LowDisk("full", hint="free some")
-    statuses = step.check([Scripted("b", [ready("fine")]), Scripted("a", [full])])
+    statuses = graph.check([Scripted("b", [ready("fine")]), Scripted("a", [full])])
     assert list(statuses) == ["b", "a"]
     assert statuses["a"] == Status(Condition.MISSING, "full", full)
     assert statuses["b"].detail == "fine"
@@ -283,14 +283,14 @@ class Bare:
 
 def test_a_step_needs_no_more_than_a_check() -> None:
     diary = Diary()
-    (timing,) = step.up([Bare(ready("seen"))], diary)
+    (timing,) = graph.up([Bare(ready("seen"))], diary)
     assert not timing.changed
-    step.down([Bare(ready())], diary)
+    graph.down([Bare(ready())], diary)
     assert diary.lines == ["started bare", "kept bare"]
     with pytest.raises(NotReady, match="not ready after 0 s"):
-        step.up([Bare(pending())], diary)
+        graph.up([Bare(pending())], diary)
     with pytest.raises(AssertionError, match="its check has to raise"):
-        step.up([Bare(missing())], diary)
+        graph.up([Bare(missing())], diary)
 
 
 def test_the_critical_path_is_the_chain_that_took_longest() -> None:
@@ -312,8 +312,8 @@ def test_what_needs_a_step_is_found_along_every_chain() -> None:
         Scripted("root", []),
         Scripted("other", []),
     ]
-    assert step.dependants(steps, "root") == {"root", "between", "last"}
-    assert step.dependants(steps, "last") == {"last"}
+    assert graph.dependants(steps, "root") == {"root", "between", "last"}
+    assert graph.dependants(steps, "last") == {"last"}
 
 
 def test_until_reads_again_until_it_is_done_or_out_of_patience() -> None:
@@ -326,8 +326,8 @@ def test_what_is_not_among_the_steps_is_taken_as_given() -> None:
     """It holds for going up, going down and the critical path alike."""
     log: list[str] = []
     alone = Scripted("alone", [missing(), ready()], needs=("elsewhere",), log=log)
-    timings = step.up([alone], Diary())
+    timings = graph.up([alone], Diary())
     assert timings[0].changed
-    step.down([alone], Diary())
+    graph.down([alone], Diary())
     assert log == ["apply alone", "undo alone"]
     assert critical_path({alone.name: alone.needs}, timings) == ["alone"]
