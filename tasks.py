@@ -181,7 +181,7 @@ def up(
     user: str | None = None,
 ) -> None:
     """Bring up Ray, and an example paused at its breakpoint. Safe to run again at any time."""
-    from bootstrap.verbs import cluster
+    from bootstrap.verbs import up_and_down
 
     wait = _engine_wait(wait_for_engine)
     settings, console = _given(
@@ -203,23 +203,23 @@ def up(
         engine_wait=wait,
         user=user,
     )
-    cluster.up(settings, console, example=example, use_context=use_context)
+    up_and_down.up(settings, console, example=example, use_context=use_context)
 
 
 @task(klass=Verb, help={"name": _NAME, "json": _JSON, "everyone": _EVERYONE})
 def status(context: Context, name: str | None = None, json: bool = False, everyone: bool = False) -> None:
     """Show what is true now, step by step, and the addresses."""
-    from bootstrap.verbs import cluster
+    from bootstrap.verbs import up_and_down
 
-    cluster.status(*_given(context, json, name=name), everyone=everyone)
+    up_and_down.status(*_given(context, json, name=name), everyone=everyone)
 
 
 @task(klass=Verb, name="list", help={"json": _JSON})
 def list_clusters(context: Context, json: bool = False) -> None:
     """List all clusters: name, target, whether all of it is ready, addresses."""
-    from bootstrap.verbs import cluster
+    from bootstrap.verbs import up_and_down
 
-    cluster.list_clusters(*_given(context, json))
+    up_and_down.list_clusters(*_given(context, json))
 
 
 @task(
@@ -278,7 +278,7 @@ def submit(
     json: bool = False,
 ) -> None:
     """Submit a job: your program and packages, or without options the example."""
-    from bootstrap.verbs import jobs
+    from bootstrap.verbs import submit as verb
     from rayside.ray.debug import debugging
 
     asked = debugging(
@@ -288,12 +288,12 @@ def submit(
         attach_timeout="0" if serve and attach_timeout is None else attach_timeout,
         pip_debugpy=pip_debugpy,
     )
-    request = jobs.Request(working_dir, tuple(py_modules or ()), entrypoint, runtime_env, job, asked)
+    request = verb.Request(working_dir, tuple(py_modules or ()), entrypoint, runtime_env, job, asked)
     given = _given(context, json, name=name)
     if print_runtime_env or serve:
-        jobs.print_runtime_env(*given, request, wait=wait, serve=serve)
+        verb.print_runtime_env(*given, request, wait=wait, serve=serve)
     else:
-        jobs.submit(*given, request, wait=wait)
+        verb.submit(*given, request, wait=wait)
 
 
 @task(
@@ -313,9 +313,9 @@ def breakpoints(
     context: Context, name: str | None = None, json: bool = False, everyone: bool = False
 ) -> None:
     """List the tasks that are paused now."""
-    from bootstrap.verbs import jobs
+    from bootstrap.verbs import submit as verb
 
-    jobs.breakpoints(*_given(context, json, name=name), everyone=everyone)
+    verb.breakpoints(*_given(context, json, name=name), everyone=everyone)
 
 
 @task(
@@ -395,9 +395,9 @@ def open_workspace(
     context: Context, name: str | None = None, browser: bool = True, json: bool = False
 ) -> None:
     """Show, and open, the browser workspace at the files of the newest job."""
-    from bootstrap.verbs import workspace
+    from bootstrap.verbs import open_workspace as verb
 
-    workspace.open_workspace(*_given(context, json, name=name), browser=browser)
+    verb.open_workspace(*_given(context, json, name=name), browser=browser)
 
 
 @task(
@@ -413,9 +413,9 @@ def logs(
     context: Context, name: str | None = None, job: str | None = None, follow: bool = False, ray: bool = False
 ) -> None:
     """Show what a job printed, or the log of Ray's head."""
-    from bootstrap.verbs import cluster
+    from bootstrap.verbs import up_and_down
 
-    raise Exit(code=cluster.logs(*_given(context, name=name), job=job, follow=follow, ray=ray))
+    raise Exit(code=up_and_down.logs(*_given(context, name=name), job=job, follow=follow, ray=ray))
 
 
 @task(klass=Verb, help={"json": _JSON})
@@ -510,12 +510,12 @@ def prepare(
     wait_for_engine: str | None = None,
 ) -> None:
     """Fetch and build all that can be cached; start nothing."""
-    from bootstrap.verbs import cluster
+    from bootstrap.verbs import up_and_down
 
     wait = _engine_wait(wait_for_engine)
     from_bundle = {"mirror": mirror, "bundle": bundle, "bundle_key": bundle_key}
     given = _given(context, name=name, target=target, source=source, engine_wait=wait, **from_bundle)
-    cluster.prepare(*given)
+    up_and_down.prepare(*given)
 
 
 @task(
@@ -688,9 +688,9 @@ def workshop(
 @task(klass=Verb, help={"name": _NAME, "purge": "remove the cache too"})
 def down(context: Context, name: str | None = None, purge: bool = False) -> None:
     """Remove all that `up` made, and nothing else."""
-    from bootstrap.verbs import cluster
+    from bootstrap.verbs import up_and_down
 
-    cluster.down(*_given(context, name=name), purge=purge)
+    up_and_down.down(*_given(context, name=name), purge=purge)
 
 
 @task(

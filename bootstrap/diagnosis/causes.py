@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bootstrap.diagnosis.exceptions import Failure, last_words
+from bootstrap.diagnosis.raised import Failure, last_words
 from rayside.ray.outcome import explain_exit
 
 _POST_MORTEM = "./invokew submit --debug --post-mortem, with the same options, stops where it raises"

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from rayside import plain
-from rayside.dap.paused import PausedTask
+from rayside.dap.paused_task import PausedTask
 from rayside.errors import RaysideError
 from rayside.ray.records import Job
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from bootstrap.diagnosis.causes import Cause, cause, why_no_runtime_env
 from bootstrap.diagnosis.evidence import Actor, Evidence, Finding, Task, Weight, sentence
-from bootstrap.diagnosis.exceptions import Failure, last_raised, last_words, of_actor, of_driver, of_task
+from bootstrap.diagnosis.raised import Failure, last_raised, last_words, of_actor, of_driver, of_task
 from rayside.ray.outcome import explain_exit
 from rayside.ray.records import Job
 

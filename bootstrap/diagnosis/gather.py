@@ -14,7 +14,7 @@ from bootstrap.diagnosis.evidence import Evidence
 from bootstrap.kube.api import CORE, RAY, Kube
 from bootstrap.kube.trouble import add_last_words
 from bootstrap.targets.target import Target
-from rayside.dap.paused import PausedTask
+from rayside.dap.paused_task import PausedTask
 from rayside.errors import RaysideError
 from rayside.plain import line
 from rayside.ray.records import Job

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bootstrap.diagnosis.evidence import PENDING, RUNNING, Evidence, Finding, Node, Task, Weight, sentence
-from bootstrap.diagnosis.exceptions import last_words
+from bootstrap.diagnosis.raised import last_words
 
 Amounts = Mapping[str, float]
 

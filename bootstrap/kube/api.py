@@ -200,7 +200,7 @@ class Kube:
     ) -> Any:
         """Returns the answer, whatever it is; asks once more where the credentials may be old."""
         # It imports a large package, which no other verb than those of Kubernetes has to wait for.
-        from bootstrap.kube.client import client
+        from bootstrap.kube.api_client import client
 
         known = client(self.kubeconfig, self.context)
         try:

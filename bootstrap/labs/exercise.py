@@ -13,10 +13,10 @@ from typing import Any, NoReturn
 
 from bootstrap import step
 from bootstrap.errors import NotSolved, RayDied
-from bootstrap.labs import editor
+from bootstrap.labs import scripted_editor
 from bootstrap.labs.copies import Copy
 from bootstrap.labs.lesson import Lesson
-from bootstrap.targets.debugging import ClusterJob, attach_options
+from bootstrap.targets.cluster_job import ClusterJob, attach_options
 from bootstrap.targets.target import Target
 from rayside import yaml_file
 from rayside.client.commands import Place
@@ -215,7 +215,9 @@ class Exercise:
         if points:
             absolute = {str(self.folder / name): specs for name, specs in points.items()}
             port = self.target.instance.ports.relay
-            options = replace(options, connect=editor.connecting(port, absolute, messages, self.report))
+            options = replace(
+                options, connect=scripted_editor.connecting(port, absolute, messages, self.report)
+            )
         watch = ClusterJob(self.dashboard, submission_id)
         document = run_sync(options, watch, evaluate=evaluate, timeout=timeout, on_event=self.report)
         return {**document, "messages": messages} if points else document

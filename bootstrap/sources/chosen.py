@@ -24,6 +24,6 @@ def chosen(
         here = Releases(settings, shell)
         other = replace(here, system="linux", architecture=architecture, images=architecture)
         return upstream(other if architecture else here, extensions, shell)
-    from bootstrap.sources.packages import packages
+    from bootstrap.sources.built_here import packages
 
     return packages(settings, extensions, shell, architecture)

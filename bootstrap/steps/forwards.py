@@ -21,8 +21,8 @@ from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps import marks
 from bootstrap.steps.background import Background
-from bootstrap.steps.machine import require_port
-from rayside.dap.exchange import no_answer
+from bootstrap.steps.machine_checks import require_port
+from rayside.dap.one_request import no_answer
 from rayside.errors import ClusterUnreachable, NotRunning
 from rayside.private_file import write_private
 from rayside.reach import supervisor

@@ -12,7 +12,7 @@ from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps.background import Background
 from bootstrap.steps.forwards import UNANSWERED
-from bootstrap.steps.machine import require_port
+from bootstrap.steps.machine_checks import require_port
 from rayside.private_file import write_private
 from rayside.reach import supervisor
 from rayside.reach.carrier import Speaks

@@ -19,7 +19,7 @@ from bootstrap.shell import Shell
 from bootstrap.step import Condition, Report, Status, drifted, missing, pending, ready
 from bootstrap.steps import marks
 from bootstrap.steps.differences import difference
-from bootstrap.steps.machine import require_port
+from bootstrap.steps.machine_checks import require_port
 from bootstrap.steps.pid_file import PidFile
 from bootstrap.steps.ray_beside import client_environment
 from rayside.errors import NotRunning, StrangerListens

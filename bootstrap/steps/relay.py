@@ -16,9 +16,9 @@ from bootstrap.sources.workspace_image import DEBUGGER
 from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps import marks
 from bootstrap.steps.background import Background
-from bootstrap.steps.machine import require_port
+from bootstrap.steps.machine_checks import require_port
 from bootstrap.steps.ray_beside import RayBeside
-from rayside.dap.exchange import no_answer
+from rayside.dap.one_request import no_answer
 from rayside.private_file import write_private
 from rayside.relay.config import UNSET, Config, Masking
 

@@ -28,7 +28,7 @@ from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps import marks
 from bootstrap.steps.background import Background
 from bootstrap.steps.cluster_file import ClusterFile
-from bootstrap.steps.machine import require_port
+from bootstrap.steps.machine_checks import require_port
 from bootstrap.steps.ray_beside import FOREIGN, RayBeside, authentication
 from bootstrap.steps.secret_file import SecretFile
 from rayside.errors import CommandFailed, RaysideError

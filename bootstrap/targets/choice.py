@@ -56,7 +56,7 @@ def made(plan: Plan) -> Target:
         from bootstrap.targets.cluster_by_head import ClusterByContext, ClusterBySsh
 
         return ClusterBySsh(**fields) if where.ssh else ClusterByContext(**fields)
-    from bootstrap.targets.cluster import Cluster
+    from bootstrap.targets.existing_cluster import Cluster
 
     return Cluster(**fields)
 

@@ -21,7 +21,7 @@ from bootstrap.steps.head_relay import HeadRelay
 from bootstrap.steps.preflight import Preflight
 from bootstrap.steps.ray_cluster import secret
 from bootstrap.steps.their_ray import TheirRay
-from bootstrap.targets.cluster import Cluster
+from bootstrap.targets.existing_cluster import Cluster
 from rayside.ray import authentication
 from rayside.reach.carrier import Speaks
 from rayside.reach.programs import Kubectl, Program, Ssh

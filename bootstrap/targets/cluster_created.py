@@ -14,7 +14,7 @@ from bootstrap.step import Step
 from bootstrap.steps.creation_preflight import CreationPreflight
 from bootstrap.steps.engine import Engine
 from bootstrap.steps.kuberay import OperatorManifest
-from bootstrap.steps.machine import Disk, Ports, Python, System
+from bootstrap.steps.machine_checks import Disk, Ports, Python, System
 from bootstrap.steps.namespace import Namespace
 from bootstrap.steps.network_policies import NetworkPolicies
 from bootstrap.steps.pull_secret import PullSecret

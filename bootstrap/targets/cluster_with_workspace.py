@@ -16,12 +16,12 @@ from bootstrap.step import Step
 from bootstrap.steps import marks, workspace_pod
 from bootstrap.steps.engine import Engine
 from bootstrap.steps.head_forward import HeadForward
-from bootstrap.steps.machine import Disk, Python
+from bootstrap.steps.machine_checks import Disk, Python
 from bootstrap.steps.pull_secret import pull_secret
 from bootstrap.steps.ray_cluster import RELAY_PORT, WORKSPACE_PORT
 from bootstrap.steps.workspace_pod import WorkspacePod, WorkspaceSecret
-from bootstrap.targets.cluster import ClusterAccess
 from bootstrap.targets.cluster_by_head import ClusterByContext
+from bootstrap.targets.existing_cluster import ClusterAccess
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from bootstrap.kube.forwarding import to_pod
 from bootstrap.shell import Shell
 from bootstrap.step import Report, until
 from bootstrap.steps.forwards import Forwards
-from bootstrap.steps.kubeconfig import UserContext
+from bootstrap.steps.kubectl_contexts import UserContext
 from bootstrap.steps.ray_cluster import DASHBOARD_PORT, KubeRayToken, WorkspacePassword, secret
 from rayside.errors import CommandFailed, NotRunning, RaysideError, SubmissionFailed
 from rayside.private_file import write_private
@@ -28,7 +28,7 @@ from rayside.ray.state import Dashboard
 from rayside.reach.supervisor import forwarded
 
 if TYPE_CHECKING:
-    from bootstrap.kube.rayjob.submission import KubectlRay
+    from bootstrap.kube.rayjob.kubectl_ray import KubectlRay
 
 # The forwards take so many seconds at most to lead to another pod, and that pod's dashboard to answer.
 _RETARGETED = 30.0
@@ -56,7 +56,7 @@ class ForwardedAccess:
     @cached_property
     def kubectl_ray(self) -> KubectlRay:
         """Returns the program that submits RayJobs, whose modules a command that only looks does not need."""
-        from bootstrap.kube.rayjob.submission import KubectlRay
+        from bootstrap.kube.rayjob.kubectl_ray import KubectlRay
 
         return KubectlRay(self.shell, self.kube, self.program, self.rays_programs)
 

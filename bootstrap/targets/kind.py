@@ -16,9 +16,9 @@ from bootstrap.step import Step
 from bootstrap.steps import kind_cluster
 from bootstrap.steps.engine import DockerProgram, Engine
 from bootstrap.steps.kind_cluster import KindCluster
-from bootstrap.steps.kubeconfig import Kubeconfig
+from bootstrap.steps.kubectl_contexts import Kubeconfig
 from bootstrap.steps.kuberay import OperatorManifest
-from bootstrap.steps.machine import Disk, Memory, Ports, Python, System
+from bootstrap.steps.machine_checks import Disk, Memory, Ports, Python, System
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets.on_kubernetes import OnKubernetes
 from rayside.errors import InvalidSetting
@@ -134,7 +134,7 @@ class Kind(OnKubernetes):
         if not (self.settings.registry_mirrors or self.instance.source == "mirror"):
             return []
         from bootstrap.registry.address import parse
-        from bootstrap.registry.mirror import authority
+        from bootstrap.registry.registry_ca import authority
         from bootstrap.steps.registry_in_nodes import NodeRegistries, Trusted
 
         known: list[Trusted | StandIn] = [*self._stand_ins]
@@ -155,7 +155,7 @@ class Kind(OnKubernetes):
         """Raises InvalidSetting where one of registry_mirrors is not to be reached by nodes."""
         from bootstrap.registry.address import parse
         from bootstrap.registry.login import login_for
-        from bootstrap.registry.mirror import authority
+        from bootstrap.registry.registry_ca import authority
         from bootstrap.steps.registry_in_nodes import StandIn
 
         stand_ins = []

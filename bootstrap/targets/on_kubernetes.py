@@ -18,7 +18,7 @@ from bootstrap.sources.source import Images, Source
 from bootstrap.step import Step
 from bootstrap.steps.cluster_file import ClusterFile
 from bootstrap.steps.forwards import Forwards
-from bootstrap.steps.kubeconfig import UserContext
+from bootstrap.steps.kubectl_contexts import UserContext
 from bootstrap.steps.kuberay import CustomResources, KubeRay, OperatorManifest
 from bootstrap.steps.package_index import PackageIndex, trusted
 from bootstrap.steps.ray_cluster import (

@@ -12,7 +12,7 @@ from bootstrap.sources.extensions import Extensions, this_platform
 from bootstrap.step import Step
 from bootstrap.steps import workspace
 from bootstrap.steps.cluster_file import ClusterFile
-from bootstrap.steps.machine import Disk, Memory, Ports, Python
+from bootstrap.steps.machine_checks import Disk, Memory, Ports, Python
 from bootstrap.steps.ray_beside import RayBeside
 from bootstrap.steps.ray_environment import RayEnvironment
 from bootstrap.steps.relay import LocalRelay

@@ -15,7 +15,7 @@ from bootstrap.errors import OtherTarget
 from bootstrap.instance import Instance
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, Step, ready
-from bootstrap.steps.machine import Python
+from bootstrap.steps.machine_checks import Python
 from bootstrap.steps.ray_beside import client_environment
 from bootstrap.steps.workspace import head_folder
 from bootstrap.targets.target import Target

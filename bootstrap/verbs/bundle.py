@@ -22,7 +22,7 @@ from bootstrap.shell import Shell
 from bootstrap.sources.bundle_file import BundleFile, Wheels, require_free
 from bootstrap.steps.emulation import Emulation, absent
 from bootstrap.steps.engine import Engine
-from bootstrap.steps.machine import Python
+from bootstrap.steps.machine_checks import Python
 from bootstrap.targets import choice
 from rayside.console import Console
 from rayside.errors import InvalidArgument

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bootstrap.settings import Settings
 from bootstrap.verbs.of_job import ask_of_job, show
 from rayside.console import Console
-from rayside.dap.comparison import drawn
+from rayside.dap.drawn_values import drawn
 from rayside.dap.expressions import refusal_of
 from rayside.errors import InvalidArgument, NothingPaused
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
-from bootstrap.targets.debugging import ClusterJob, attach_options
+from bootstrap.targets.cluster_job import ClusterJob, attach_options
 from rayside.client.commands import HITS, Place, check_condition, option
 from rayside.console import Console
 from rayside.dap.additions import ALWAYS, ASK

@@ -8,10 +8,10 @@ from typing import Any
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
-from bootstrap.targets.debugging import ClusterJob
+from bootstrap.targets.cluster_job import ClusterJob
 from rayside.console import Console
-from rayside.dap.exchange import ask
 from rayside.dap.framing import Message
+from rayside.dap.one_request import ask
 from rayside.errors import DebuggerGone, NotRunning
 
 # Seconds for the relay's answer: it asks Ray for up to 5, and then all processes for up to 12.

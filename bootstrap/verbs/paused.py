@@ -8,8 +8,8 @@ from typing import Any
 
 from bootstrap import step
 from bootstrap.targets.target import Target
-from rayside.dap.exchange import ask
-from rayside.dap.paused import PausedTask
+from rayside.dap.one_request import ask
+from rayside.dap.paused_task import PausedTask
 from rayside.errors import DebuggerGone, NotRunning, RequestFailed
 from rayside.ray.state import LAG
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bootstrap.settings import Settings
 from bootstrap.verbs.of_job import ask_of_job, show
 from rayside.console import Console
-from rayside.dap.stacks import drawn
+from rayside.dap.drawn_stacks import drawn
 
 
 def stacks(settings: Settings, console: Console, *, job: str | None, everyone: bool = False) -> None:

@@ -13,9 +13,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from rayside.client import commands, groups, listing
+from rayside.client import commands, group_view, listing
 from rayside.client.events import Ended, Notice, SessionEvent, Stop, stop_after
-from rayside.client.groups import Groups
+from rayside.client.group_view import Groups
 from rayside.client.keyboard import line_editing, typed
 from rayside.client.places import Places
 from rayside.client.session import AttachOptions, JobWatch, Session
@@ -137,7 +137,7 @@ class Terminal:
         name, rest = commands.parse(text)
         if not name:
             return
-        is_of_group = rest[:1] == "@" and name in groups.WORDS
+        is_of_group = rest[:1] == "@" and name in group_view.WORDS
         repeats = text if is_of_group else name
         self._repeat = repeats if name in {*commands.STEPS, "list"} else ""
         view = self._view

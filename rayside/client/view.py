@@ -7,7 +7,7 @@ from rayside.client.events import Stop
 from rayside.client.session import Session
 from rayside.client.stops import Frame
 from rayside.console import Console
-from rayside.dap.comparison import drawn
+from rayside.dap.drawn_values import drawn
 from rayside.errors import InvalidArgument, RequestFailed
 from rayside.event_loop import Call
 

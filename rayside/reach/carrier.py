@@ -18,7 +18,7 @@ from rayside.dap.framing import Decoder, FramingError, Message, encode
 from rayside.errors import RaysideError
 from rayside.event_loop import within
 from rayside.plain import line
-from rayside.reach.exchange import Exchange, answer, end, is_relay_ending, waiting
+from rayside.reach.editor_state import Exchange, answer, end, is_relay_ending, waiting
 from rayside.reach.patience import Pace, Patience
 
 # What a forward leads to.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from rayside.dap.paused import PausedTask
+from rayside.dap.paused_task import PausedTask
 from rayside.errors import NotRunning, RaysideError
 from rayside.ray.announced import Announced, announced, announcing
 from rayside.ray.paths import PathMap

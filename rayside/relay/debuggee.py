@@ -12,7 +12,7 @@ from typing import Protocol
 from rayside.dap.additions import title_of
 from rayside.dap.client import Prove
 from rayside.dap.framing import Message, as_json
-from rayside.dap.paused import PausedTask
+from rayside.dap.paused_task import PausedTask
 from rayside.worker.children import ATTRIBUTE
 
 

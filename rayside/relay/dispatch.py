@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from rayside.dap.client import Origin
-from rayside.dap.paused import PausedTask
+from rayside.dap.paused_task import PausedTask
 from rayside.errors import RaysideError
 from rayside.relay.debug_session import DebugSession
 from rayside.relay.debuggee import Debuggee, Discovery

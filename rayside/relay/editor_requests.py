@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from rayside.dap.channel import reason
-from rayside.dap.comparison import drawn
+from rayside.dap.drawn_values import drawn
 from rayside.dap.framing import Message
 from rayside.relay import translation
 from rayside.relay.config import Masking

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from rayside.dap.expressions import may_be_compiled, refusal_of
 from rayside.dap.framing import Message
-from rayside.dap.groups import ENDED, LATE, STOPPED
+from rayside.dap.group_commands import ENDED, LATE, STOPPED
 from rayside.errors import DebuggerGone, RaysideError, RequestFailed
 from rayside.plain import line
 from rayside.relay.connection import SOON

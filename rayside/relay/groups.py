@@ -10,11 +10,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
-from rayside.dap import groups as dap_groups
+from rayside.dap import group_commands
 from rayside.dap.channel import reason
 from rayside.dap.expressions import LONGEST
 from rayside.dap.framing import Message
-from rayside.dap.groups import (
+from rayside.dap.group_commands import (
     ACTIONS,
     ENDED,
     FAILED,
@@ -312,12 +312,12 @@ class GroupRequests:
         text = arguments["expression"].strip()
         if arguments.get("context") != "repl" or text[:1] != "@" or "\n" in text:
             return None
-        command = dap_groups.command(text)
+        command = group_commands.command(text)
         if command is None:
             raise Refused(_USAGE)
         action = ACTIONS.get(command.word, MEMBERS)
         answer = await self._groups.act(command.group, action, command.within)
-        return "\n".join(dap_groups.drawn(answer))
+        return "\n".join(group_commands.drawn(answer))
 
     async def _group(self, editor: Editor, request: Message, arguments: Message) -> None:
         known = _taken(

@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import PurePath
 from typing import Any
 
+from rayside.dap.drawn_stacks import rows
 from rayside.dap.framing import Message, as_json
-from rayside.dap.stacks import rows
 from rayside.errors import DebuggerGone, RequestFailed
 from rayside.relay.comparison import compared
 from rayside.relay.connection import PATIENCE

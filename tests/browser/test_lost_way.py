@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from bootstrap.step import until
-from rayside.dap.exchange import ask
+from rayside.dap.one_request import ask
 from rayside.event_loop import background_loop
 from rayside.reach.supervisor import Forward, Port
 from tests.browser.conftest import Open

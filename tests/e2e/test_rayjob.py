@@ -17,7 +17,7 @@ from bootstrap.kube import trouble
 from bootstrap.kube.api import RAY, Kube
 from bootstrap.kube.forwarding import to_pod
 from bootstrap.kube.rayjob.document import for_standing_cluster, own_head_selector, problem
-from bootstrap.kube.rayjob.submission import KubectlRay
+from bootstrap.kube.rayjob.kubectl_ray import KubectlRay
 from bootstrap.settings import ROOT
 from bootstrap.step import until
 from bootstrap.steps.package_index import PackageIndex, rayjob_with_it

@@ -12,7 +12,7 @@ import pytest
 from bootstrap.kube.api import head_selector
 from bootstrap.settings import ROOT
 from bootstrap.step import until
-from rayside.dap.exchange import ask
+from rayside.dap.one_request import ask
 from rayside.errors import RequestFailed
 from tests.e2e.conftest import NAME, kube, target
 from tests.integration import stranger

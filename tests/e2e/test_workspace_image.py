@@ -23,8 +23,8 @@ from bootstrap.labs.lesson import lessons
 from bootstrap.settings import CODE_SERVER_VERSION, NODE_VERSION, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.base_image import BaseImage
+from bootstrap.sources.built_here import packages
 from bootstrap.sources.image_build import ImageBuild, certificates
-from bootstrap.sources.packages import packages
 from bootstrap.step import Condition, Step, until
 from tests.at_once import AT_ONCE
 from tests.conftest import FIGURE

@@ -22,7 +22,7 @@ from typing import Any
 
 from rayside.dap.client import Client
 from rayside.dap.framing import Decoder, Message, encode
-from rayside.dap.paused import PausedTask
+from rayside.dap.paused_task import PausedTask
 from rayside.errors import NotRunning
 from rayside.relay.config import digest_of
 from rayside.relay.debuggee import Debuggee

@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from bootstrap.kube import kubeconfig
-from bootstrap.kube.client import client
+from bootstrap.kube.api_client import client
 from bootstrap.settings import ROOT
 from rayside.errors import ClusterUnreachable, CredentialsRefused
 from tests.integration.connect_proxy import ConnectProxy, connect_proxy
@@ -175,7 +175,7 @@ def test_what_a_plugin_has_printed_is_not_in_the_error(
 LEAVES = """
 import sys, threading, time
 from pathlib import Path
-from bootstrap.kube.client import client
+from bootstrap.kube.api_client import client
 arguments = Path(sys.argv[1]), "scripted"
 threading.Thread(target=client, args=arguments, daemon=True).start()
 while True:

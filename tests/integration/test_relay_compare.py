@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from rayside.dap.framing import Message
-from rayside.dap.paused import PausedTask
+from rayside.dap.paused_task import PausedTask
 from rayside.errors import NotRunning, RequestFailed
 from rayside.relay import comparison
 from rayside.worker.evaluated.shown import LONGEST

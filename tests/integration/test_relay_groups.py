@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rayside.dap.framing import Message
-from rayside.dap.groups import drawn
+from rayside.dap.group_commands import drawn
 from rayside.errors import RequestFailed
 from rayside.relay import group_members
 from tests.integration.relay_debuggees import Session, relay_over

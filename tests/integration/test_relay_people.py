@@ -17,7 +17,7 @@ import pytest
 
 from bootstrap.settings import ROOT
 from rayside.dap.client import Client
-from rayside.dap.paused import PausedTask
+from rayside.dap.paused_task import PausedTask
 from rayside.relay.config import digest_of
 from rayside.relay.debuggee import Debuggee
 from rayside.relay.server import Relay

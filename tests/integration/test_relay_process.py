@@ -26,8 +26,8 @@ from bootstrap.settings import ROOT
 from bootstrap.sources.workspace_image import DEBUGGER
 from bootstrap.steps import marks
 from rayside.dap.client import Client
-from rayside.dap.exchange import ask
 from rayside.dap.framing import encode
+from rayside.dap.one_request import ask
 from rayside.errors import DebuggerGone, RequestFailed
 from rayside.ports import port_holder
 from rayside.relay.config import Config

@@ -18,7 +18,7 @@ import pytest
 
 from rayside.dap.client import Client
 from rayside.dap.framing import Message, as_json
-from rayside.dap.paused import PausedTask
+from rayside.dap.paused_task import PausedTask
 from rayside.errors import NotRunning, RequestFailed
 from rayside.relay import connection, dispatch, lifecycle
 from rayside.relay.config import digest_of

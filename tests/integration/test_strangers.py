@@ -23,7 +23,7 @@ from bootstrap.kube.api import Kube
 from bootstrap.own_folder import make_own
 from rayside import loopback
 from rayside.dap.client import Client
-from rayside.dap.exchange import ask
+from rayside.dap.one_request import ask
 from rayside.errors import ClusterUnreachable, StrangerListens
 from rayside.event_loop import background_loop
 from rayside.ray import jobs

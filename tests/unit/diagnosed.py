@@ -8,7 +8,7 @@ from typing import Any
 from bootstrap.diagnosis import tables
 from bootstrap.diagnosis.evidence import Evidence, Finding
 from bootstrap.diagnosis.explain import findings
-from rayside.dap.paused import PausedTask
+from rayside.dap.paused_task import PausedTask
 from rayside.ray.records import read_job
 
 NOW = 1795435400.0

@@ -23,7 +23,7 @@ from rayside.dap.additions import (
 from rayside.dap.framing import Decoder, Message, encode
 from rayside.reach import carrier
 from rayside.reach.carrier import Carrier, Way
-from rayside.reach.exchange import Exchange, answer, end, is_relay_ending, waiting
+from rayside.reach.editor_state import Exchange, answer, end, is_relay_ending, waiting
 from rayside.reach.patience import Pace, Patience
 from rayside.relay.attach import Presence
 

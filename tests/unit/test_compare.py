@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from rayside.dap.comparison import drawn
+from rayside.dap.drawn_values import drawn
 from rayside.dap.expressions import LONGEST as LONGEST_EXPRESSION
 from rayside.dap.expressions import refusal_of
 from rayside.dap.framing import Message

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rayside.dap.groups import Command, command, drawn, target
+from rayside.dap.group_commands import Command, command, drawn, target
 from rayside.relay.group_members import Selector
 from rayside.relay.schemas import Refused
 

@@ -27,7 +27,7 @@ runpy.run_path("bootstrap/entry.py", run_name="__main__")
 ELSEWHERE = ("kube", "bundle", "registry", "delivery", "reach", "relay.server", "relay_actor", "client")
 KINDS = (
     "sources.upstream",
-    "sources.packages",
+    "sources.built_here",
     "steps.kind_cluster",
     "targets.kind",
     "targets.on_kubernetes",

@@ -25,7 +25,7 @@ from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets import choice
-from bootstrap.verbs import cluster
+from bootstrap.verbs import up_and_down
 from rayside.console import Console
 from rayside.errors import InvalidSetting, NotRunning, PortTaken
 
@@ -309,7 +309,7 @@ def test_up_chooses_target_and_ports_when_no_other_command_changes_the_cluster(t
         port = taken.getsockname()[1]
         running, _, err = after_another(
             settings,
-            lambda console: cluster.up(settings, console, example=False),
+            lambda console: up_and_down.up(settings, console, example=False),
             lambda: recorded(settings.state_folder, "demo", dashboard_port=port),
         )
         assert "Target local (auto: it was made so)" in err
@@ -327,7 +327,7 @@ def test_down_looks_for_the_cluster_when_no_other_command_changes_it(tmp_path: P
         identity.record.write_text(replace(identity, target="vm").document())
 
     running, out, _ = after_another(
-        settings, lambda console: cluster.down(settings, console, purge=False), made_by_a_later_version
+        settings, lambda console: up_and_down.down(settings, console, purge=False), made_by_a_later_version
     )
     # Without its record it would have been taken for one that this version knows, and removed as such.
     with pytest.raises(UnknownTarget, match="demo is on the target vm"):

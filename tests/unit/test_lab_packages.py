@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from bootstrap import pip
-from bootstrap.labs import packages
+from bootstrap.labs import lab_packages
 from bootstrap.settings import Settings
 from bootstrap.targets.target import Target
 
@@ -69,15 +69,15 @@ def cluster(tmp_path: Path, **more: Any) -> Target:
 
 def test_workers_get_what_is_for_their_python_and_not_for_this_one(tmp_path: Path, installer: Pip) -> None:
     target = cluster(tmp_path)
-    package = packages.profilers(target, quiet)
+    package = lab_packages.profilers(target, quiet)
     assert list(installer.asked[0][2:]) == ["--python-version", "3.10.19"]
-    assert packages.profilers(target, quiet) == package
+    assert lab_packages.profilers(target, quiet) == package
     assert len(installer.asked) == 1
-    assert packages.profilers(cluster(tmp_path, version="3.12.1"), quiet) != package
+    assert lab_packages.profilers(cluster(tmp_path, version="3.12.1"), quiet) != package
 
 
 def test_pods_get_what_is_for_linux(tmp_path: Path, installer: Pip) -> None:
-    packages.profilers(cluster(tmp_path, kubernetes=object()), quiet)
+    lab_packages.profilers(cluster(tmp_path, kubernetes=object()), quiet)
     machine = "aarch64" if platform.machine() in ("arm64", "aarch64") else platform.machine()
     assert f"manylinux_2_28_{machine}" in installer.asked[0]
     assert list(installer.asked[0][2:]) == pip.for_linux("3.10.19")
@@ -86,7 +86,7 @@ def test_pods_get_what_is_for_linux(tmp_path: Path, installer: Pip) -> None:
 def test_importing_the_package_makes_its_modules_importable(
     tmp_path: Path, installer: Pip, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    package = packages.profilers(cluster(tmp_path), quiet)
+    package = lab_packages.profilers(cluster(tmp_path), quiet)
     assert package.name == "profilers"
     monkeypatch.setattr(sys, "path", [*sys.path, str(package.parent)])
     __import__("profilers")
@@ -98,6 +98,6 @@ def test_the_learners_link_leads_to_what_this_cluster_needs(tmp_path: Path, inst
     labs.mkdir()
     for version in ("3.10.19", "3.12.1"):
         target = cluster(tmp_path, version=version)
-        packages.offer_profilers(target, quiet, labs)
-        assert (labs / "profilers").resolve() == packages.profilers(target, quiet)
+        lab_packages.offer_profilers(target, quiet, labs)
+        assert (labs / "profilers").resolve() == lab_packages.profilers(target, quiet)
     assert [path.name for path in labs.iterdir()] == ["profilers"]

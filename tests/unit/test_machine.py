@@ -12,8 +12,8 @@ from bootstrap import machine
 from bootstrap.errors import LowDisk, LowMemory, UnsupportedPython, UnsupportedSystem
 from bootstrap.settings import Settings
 from bootstrap.step import Step
-from bootstrap.steps import machine as steps_machine
-from bootstrap.steps.machine import Disk, Memory, Ports, Python, System, require_port
+from bootstrap.steps import machine_checks
+from bootstrap.steps.machine_checks import Disk, Memory, Ports, Python, System, require_port
 from rayside.errors import PortTaken
 from rayside.ports import Holder
 
@@ -25,7 +25,7 @@ def refusal(
     monkeypatch: pytest.MonkeyPatch, holder: Holder, environment: dict[str, str] | None = None
 ) -> PortTaken:
     """Returns the refusal for the dashboard's port, which `holder` has."""
-    monkeypatch.setattr(steps_machine, "port_holder", lambda port: holder)
+    monkeypatch.setattr(machine_checks, "port_holder", lambda port: holder)
     monkeypatch.setattr(machine, "environment", lambda pid: environment or {})
     with pytest.raises(PortTaken) as caught:
         require_port("dashboard_port", 8265)
@@ -74,7 +74,7 @@ def room(setting: str, present: Callable[[], bool], folder: Path) -> list[Step]:
 def test_a_machine_too_small_names_the_very_setting_that_asks_for_more(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(steps_machine, "port_holder", lambda port: Holder(None, "another user's program"))
+    monkeypatch.setattr(machine_checks, "port_holder", lambda port: Holder(None, "another user's program"))
     memory, ports, disk = room("kind_min_memory_gib", lambda: False, tmp_path)
     with pytest.raises(LowMemory, match="100000 GiB is needed") as refused:
         memory.check()
@@ -88,14 +88,14 @@ def test_a_machine_too_small_names_the_very_setting_that_asks_for_more(
 def test_a_cluster_that_is_up_has_its_memory_and_ports_and_disk(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(steps_machine, "port_holder", lambda port: pytest.fail("nobody is to be asked"))
+    monkeypatch.setattr(machine_checks, "port_holder", lambda port: pytest.fail("nobody is to be asked"))
     for step in room("min_memory_gib", lambda: True, tmp_path):
         assert step.check().detail.endswith("in use by the cluster")
 
 
 def test_each_port_can_be_a_step_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     holders = {8265: Holder(7, "python")}
-    monkeypatch.setattr(steps_machine, "port_holder", holders.get)
+    monkeypatch.setattr(machine_checks, "port_holder", holders.get)
     monkeypatch.setattr(machine, "environment", lambda pid: {})
     dashboard, relay = Ports({"dashboard_port": 8265, "relay_port": 5678}, lambda: False).each()
     assert (dashboard.name, relay.name) == ("dashboard-port", "relay-port")

@@ -22,10 +22,10 @@ from bootstrap.own_folder import make_own
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
-from bootstrap.targets.cluster import Cluster
-from bootstrap.targets.debugging import ClusterJob
-from bootstrap.verbs import jobs as verbs
+from bootstrap.targets.cluster_job import ClusterJob
+from bootstrap.targets.existing_cluster import Cluster
 from bootstrap.verbs import paused
+from bootstrap.verbs import submit as verbs
 from rayside.console import Console
 from rayside.errors import InvalidSetting
 from rayside.ray.jobs import Submission

@@ -14,7 +14,7 @@ import yaml
 from bootstrap.errors import NotARayJob
 from bootstrap.shell import Outcome, Shell
 from bootstrap.targets.forwarded import ForwardedAccess
-from bootstrap.verbs.jobs import Request
+from bootstrap.verbs.submit import Request
 from rayside.errors import CommandFailed, SubmissionFailed
 from rayside.ray.debug import Debug
 from tests.instances import instance

@@ -24,7 +24,7 @@ from bootstrap.step import Condition
 from bootstrap.steps import marks
 from bootstrap.steps.local_ray import RayHead
 from bootstrap.steps.relay import LocalRelay
-from rayside.dap.paused import PausedTask
+from rayside.dap.paused_task import PausedTask
 from rayside.errors import NotRunning
 from rayside.ray.metadata import WORKING_DIR
 from rayside.ray.paths import PathMap

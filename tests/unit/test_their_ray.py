@@ -21,11 +21,11 @@ from bootstrap.own_folder import make_own
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.steps.debugpy_package import DebugpyPackage
-from bootstrap.steps.machine import Ports
+from bootstrap.steps.machine_checks import Ports
 from bootstrap.steps.preflight import Preflight, Seen
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets import choice
-from bootstrap.targets.cluster import Cluster
+from bootstrap.targets.existing_cluster import Cluster
 from rayside.errors import CredentialsRefused, InvalidSetting, KubernetesTokens, NotRunning
 from rayside.ray import authentication
 from rayside.ray.debug import Debug

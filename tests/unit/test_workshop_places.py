@@ -15,7 +15,7 @@ import pytest
 
 from bootstrap.delivery import front_door
 from bootstrap.errors import PodFailed
-from bootstrap.kube import client
+from bootstrap.kube import api_client
 from bootstrap.kube.quantity import millicores, octets, quantity, shown
 from bootstrap.kube.sizes import NOTHING, Fit, Size, fit, of_cluster, of_nodes, of_pod, placed
 from bootstrap.settings import ROOT, Settings
@@ -108,7 +108,7 @@ def test_places_go_side_by_side_and_the_images_with_them(tmp_path: Path) -> None
     assert f"{2 * REMOVED_AT_ONCE} places removed" in console.shown
     assert gone == ["images"]
     # As many connections are kept open.
-    assert client._KEPT_OPEN >= REMOVED_AT_ONCE
+    assert api_client._KEPT_OPEN >= REMOVED_AT_ONCE
 
 
 def test_all_places_know_what_a_namespace_may_hold_by_one_look(tmp_path: Path) -> None:

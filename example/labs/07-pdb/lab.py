@@ -12,7 +12,7 @@ from typing import Any
 from bootstrap import step
 from bootstrap.labs.exercise import PATIENCE, Exercise
 from rayside import yaml_file
-from rayside.dap.exchange import ask
+from rayside.dap.one_request import ask
 from rayside.plain import printed
 
 TARGETS = ("local", "kind", "pod")

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from bootstrap import step
-from bootstrap.labs import packages
+from bootstrap.labs import lab_packages
 from bootstrap.labs.exercise import PATIENCE, Exercise, Run
 from rayside.plain import printed
 
@@ -20,7 +20,7 @@ _LONG = 1_000
 
 
 def setup(exercise: Exercise) -> None:
-    packages.offer_profilers(exercise.target, exercise.report, exercise.folder.parent)
+    lab_packages.offer_profilers(exercise.target, exercise.report, exercise.folder.parent)
 
 
 def solve(exercise: Exercise) -> None:
@@ -30,7 +30,7 @@ def solve(exercise: Exercise) -> None:
 def verify(exercise: Exercise) -> None:
     names = ("function", "calls", "line", "sampled", "at_once", "gets")
     answers = {name: exercise.answer(name) for name in names}
-    profilers = str(packages.profilers(exercise.target, exercise.report))
+    profilers = str(lab_packages.profilers(exercise.target, exercise.report))
     with exercise.untouched(Path(__file__).parent) as untouched:
         counting = untouched.submit(_COUNTED)
         by_line = untouched.submit("python main.py lines timeline", py_modules=[profilers])

@@ -7,7 +7,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from bootstrap.labs import packages
+from bootstrap.labs import lab_packages
 from bootstrap.labs.exercise import Exercise, Run
 from bootstrap.shell import Shell
 from rayside.plain import printed
@@ -19,8 +19,8 @@ _PARTS = ("clean", "fold", "split", "index")
 
 
 def setup(exercise: Exercise) -> None:
-    packages.offer_profilers(exercise.target, exercise.report, exercise.folder.parent)
-    packages.offer_mprof(exercise.target, exercise.report, exercise.folder.parent)
+    lab_packages.offer_profilers(exercise.target, exercise.report, exercise.folder.parent)
+    lab_packages.offer_mprof(exercise.target, exercise.report, exercise.folder.parent)
 
 
 def solve(exercise: Exercise) -> None:
@@ -33,7 +33,7 @@ def verify(exercise: Exercise) -> None:
     answers = {name: exercise.answer(name) for name in ("part", "line", "curve", "objects", "blocks")}
     part = answers["part"]
     exercise.require(part in _PARTS, f"there is no part {part}", f"the parts are {', '.join(_PARTS)}")
-    profilers = str(packages.profilers(exercise.target, exercise.report))
+    profilers = str(lab_packages.profilers(exercise.target, exercise.report))
     with exercise.untouched(Path(__file__).parent) as untouched:
         without = untouched.submit(f"python main.py without={part}")
         looking = untouched.submit("python main.py lines objects", py_modules=[profilers])
@@ -112,7 +112,7 @@ def _rise(exercise: Exercise, run: Run) -> float:
     """Returns by how many MiB the end of mprof's curve is above its beginning, which has to have a plot."""
     rows = re.findall(r"^(?:CMDLINE|MEM) .*$", printed(run.output), re.MULTILINE)
     sizes = [float(row.split()[1]) for row in rows if row.startswith("MEM")]
-    command, variables = packages.mprof(exercise.target, exercise.report)
+    command, variables = lab_packages.mprof(exercise.target, exercise.report)
     with tempfile.TemporaryDirectory() as folder:
         data, picture = Path(folder, "memory.dat"), Path(folder, "memory.png")
         data.write_text("\n".join(rows) + "\n")

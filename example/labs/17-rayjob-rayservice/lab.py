@@ -13,7 +13,7 @@ import requests
 from bootstrap import step
 from bootstrap.kube.api import CORE, RAY, Kube, head_selector
 from bootstrap.labs.exercise import PATIENCE, Exercise
-from bootstrap.targets.debugging import ClusterJob, attach_options
+from bootstrap.targets.cluster_job import ClusterJob, attach_options
 from bootstrap.targets.forwarded import ForwardedAccess
 from rayside import yaml_file
 from rayside.client.scripted import run_sync

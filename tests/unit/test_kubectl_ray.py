@@ -17,7 +17,7 @@ from bootstrap.errors import NamespaceTerminating
 from bootstrap.kube.api import Kube
 from bootstrap.kube.rayjob import watcher
 from bootstrap.kube.rayjob.document import own_head_selector
-from bootstrap.kube.rayjob.submission import KubectlRay
+from bootstrap.kube.rayjob.kubectl_ray import KubectlRay
 from bootstrap.shell import Outcome, Shell
 from rayside.errors import ClusterUnreachable, CommandFailed, SubmissionFailed
 from rayside.ray import jobs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rayside.dap.stacks import drawn
+from rayside.dap.drawn_stacks import drawn
 from rayside.relay.stack_tree import Frame, Thread, merged
 
 

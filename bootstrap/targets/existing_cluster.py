@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bootstrap.step import Step
 from bootstrap.steps.debugpy_package import DebugpyPackage
-from bootstrap.steps.machine import Python, System
+from bootstrap.steps.machine_checks import Python, System
 from bootstrap.steps.preflight import Preflight
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.steps.their_ray import TheirRay

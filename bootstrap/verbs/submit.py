@@ -19,7 +19,7 @@ from bootstrap.verbs.paused import paused
 from bootstrap.verbs.serve_config import for_serve
 from rayside import yaml_file
 from rayside.console import Console
-from rayside.dap.paused import PausedTask
+from rayside.dap.paused_task import PausedTask
 from rayside.errors import Interrupted, InvalidArgument, NotRunning
 from rayside.plain import line
 from rayside.ray import jobs, outcome

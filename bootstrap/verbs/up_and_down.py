@@ -64,7 +64,7 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
         target.kubernetes.use_context()
     if urls["workspace"]:
         console.result()
-        from bootstrap.verbs.workspace import link
+        from bootstrap.verbs.open_workspace import link
 
         console.result(f"Workspace   {link(target)}")
         console.result(f"            password {access.workspace_password()}")

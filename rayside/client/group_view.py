@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rayside.client.session import Session
 from rayside.console import Console
-from rayside.dap.groups import ACTIONS, MEMBERS, MOST_WITHIN, drawn, target
+from rayside.dap.group_commands import ACTIONS, MEMBERS, MOST_WITHIN, drawn, target
 from rayside.errors import InvalidArgument
 from rayside.event_loop import Call
 
