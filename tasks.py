@@ -359,14 +359,14 @@ def debug(
         debugging.launch_json(settings, console)
         return
     if stacks:
-        from bootstrap.verbs.stacks import stacks as show
+        from bootstrap.verbs import whole_job
 
-        show(settings, console, job=job, everyone=everyone)
+        whole_job.stacks(settings, console, job=job, everyone=everyone)
         return
     if compare is not None:
-        from bootstrap.verbs.compare import compare as show_values
+        from bootstrap.verbs import whole_job
 
-        show_values(settings, console, compare, job=job, everyone=everyone)
+        whole_job.compare(settings, console, compare, job=job, everyone=everyone)
         return
     code = debugging.debug(
         settings,

@@ -1,12 +1,18 @@
-"""Finds and ends processes that outlive a command."""
+"""Processes that outlive a command: found again, recorded, and ended."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import psutil
+
+from rayside.private_file import write_private
 
 
 def alive(pid: int, created: float) -> bool:
@@ -102,3 +108,28 @@ def _runs(process: psutil.Process) -> bool:
         return process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
     except psutil.Error:
         return False
+
+
+@dataclass(frozen=True)
+class PidFile:
+    """A process's record, believed only while the pid is that of the very process that was recorded."""
+
+    file: Path
+
+    def read(self) -> dict[str, Any] | None:
+        """Returns the record: `pid`, `created` and more; None where there is none that can be read."""
+        try:
+            return dict(json.loads(self.file.read_text()))
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def write(self, pid: int, **more: Any) -> None:
+        write_private(self.file, json.dumps({"pid": pid, "created": created(pid), **more}))
+
+    def running(self) -> bool:
+        """Returns whether the recorded process still runs, whatever its state."""
+        record = self.read()
+        return record is not None and alive(record["pid"], record["created"])
+
+    def forget(self) -> None:
+        self.file.unlink(missing_ok=True)

@@ -28,24 +28,24 @@ def held(kube: Kube, known: Sequence[Kind] = ()) -> list[str]:
 
 
 def kinds(kube: Kube) -> list[Kind]:
-    """Returns the kinds of objects that namespaces hold, by some twenty requests."""
-    return [*_kinds(kube)]
+    """Returns the kinds of objects that namespaces hold, by some twenty requests.
 
-
-def _kinds(kube: Kube) -> Iterator[Kind]:
-    """Yields the path of each API version that the API prefers, with each resource of its namespaces."""
+    Each is the path of an API version that the API prefers, with a resource of its namespaces.
+    """
     groups = (kube.get("/apis") or {}).get("groups", [])
     paths = [
         f"/apis/{group['preferredVersion']['groupVersion']}"
         for group in groups
         if group["name"] not in _SHOWING
     ]
+    found: list[Kind] = []
     for path in (CORE, *paths):
         for resource in (kube.get(path) or {}).get("resources", []):
             name = str(resource["name"])
             listable = resource["namespaced"] and "list" in resource["verbs"] and "/" not in name
             if listable and name not in _PASSING:
-                yield path, name
+                found.append((path, name))
+    return found
 
 
 def _names(kube: Kube, path: str, resource: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Says where a registry is, as people name it: HOST[:PORT][/PATH]."""
+"""Addresses of registries, as people name them, HOST[:PORT][/PATH], and the CA bundles trusted for them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from bootstrap import authorities
+from bootstrap.settings import Settings
 from rayside.errors import InvalidArgument
 from rayside.options import is_registry
 
@@ -53,3 +55,19 @@ def parse(text: str) -> Address:
         )
     host, _, path = named.partition("/")
     return Address(host, path)
+
+
+def authority(settings: Settings, address: Address) -> Path | None:
+    """Returns the file of the authorities that are trusted for a registry, besides those of this machine.
+
+    It is that of the setting `registry_ca`, else the Docker engine's own for this registry, if there is one.
+    Raises InvalidSetting.
+    """
+    if settings.registry_ca:
+        return authorities.named("registry_ca", settings.registry_ca)
+    return engines_authority(address)
+
+
+def engines_authority(address: Address) -> Path | None:
+    """Returns the file of the authorities that the Docker engine trusts for a registry, if there is one."""
+    return address.certificates if authorities.are_in(address.certificates) else None

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bootstrap import cache, docker_engine
 from bootstrap.errors import DownloadFailed, ImageMissing
-from bootstrap.registry.address import Address
-from bootstrap.registry.registry_ca import engines_authority
+from bootstrap.registry.address import Address, engines_authority
 from bootstrap.settings import environment_name
 from bootstrap.sources.digests import Digests
 from bootstrap.sources.references import located, registry, without_tag

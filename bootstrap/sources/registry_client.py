@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap import cache, docker_engine
-from bootstrap.registry.address import Address, parse
-from bootstrap.registry.registry_ca import authority
+from bootstrap.registry.address import Address, authority, parse
 from bootstrap.settings import OLDEST_ORAS, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.digests import RECORDED, Digests

@@ -12,10 +12,10 @@ from typing import Any
 import psutil
 
 from bootstrap import processes
+from bootstrap.processes import PidFile
 from bootstrap.settings import ROOT, UNTOLD
 from bootstrap.shell import Shell
 from bootstrap.step import Report, until
-from bootstrap.steps.pid_file import PidFile
 
 # Seconds in which a process that was started shows its environment; it takes milliseconds.
 _SHOWN = 10.0

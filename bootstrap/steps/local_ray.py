@@ -14,13 +14,13 @@ import psutil
 from bootstrap import processes
 from bootstrap.errors import RayDied
 from bootstrap.instance import Instance
+from bootstrap.processes import PidFile
 from bootstrap.settings import RAY_VERSION, ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Condition, Report, Status, drifted, missing, pending, ready
 from bootstrap.steps import marks
 from bootstrap.steps.differences import difference
 from bootstrap.steps.machine_checks import require_port
-from bootstrap.steps.pid_file import PidFile
 from bootstrap.steps.ray_beside import client_environment
 from rayside.errors import NotRunning, StrangerListens
 from rayside.ray.state import Dashboard
@@ -213,3 +213,20 @@ class RayHead:
             if errors:
                 return f"; its log says: {errors[-1]}"
         return ""
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    """No process of a head's runs without it."""
+
+    head: RayHead
+    name: str = "leftovers"
+    title: str = "leftovers of Ray"
+    needs: tuple[str, ...] = ()
+
+    def check(self) -> Status:
+        count = 0 if self.head.running() else len(self.head.leftovers())
+        return missing(f"{count} processes of a Ray that died still run") if count else ready("none")
+
+    def apply(self, report: Report) -> None:
+        self.head.undo(report)

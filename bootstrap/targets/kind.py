@@ -133,8 +133,7 @@ class Kind(OnKubernetes):
         """Returns the steps by which pods of others may pull, from the mirror and by names of public ones."""
         if not (self.settings.registry_mirrors or self.instance.source == "mirror"):
             return []
-        from bootstrap.registry.address import parse
-        from bootstrap.registry.registry_ca import authority
+        from bootstrap.registry.address import authority, parse
         from bootstrap.steps.registry_in_nodes import NodeRegistries, Trusted
 
         known: list[Trusted | StandIn] = [*self._stand_ins]
@@ -153,9 +152,8 @@ class Kind(OnKubernetes):
     @property
     def _stand_ins(self) -> list[StandIn]:
         """Raises InvalidSetting where one of registry_mirrors is not to be reached by nodes."""
-        from bootstrap.registry.address import parse
+        from bootstrap.registry.address import authority, parse
         from bootstrap.registry.login import login_for
-        from bootstrap.registry.registry_ca import authority
         from bootstrap.steps.registry_in_nodes import StandIn
 
         stand_ins = []

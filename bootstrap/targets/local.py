@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from bootstrap.step import Step
-from bootstrap.steps.leftovers import Leftovers
-from bootstrap.steps.local_ray import RayHead
+from bootstrap.steps.local_ray import Leftovers, RayHead
 from bootstrap.steps.machine_checks import Python, System
 from bootstrap.steps.relay import LocalRelay
 from bootstrap.steps.secret_file import SecretFile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import threading
 import time
@@ -12,8 +13,8 @@ from typing import Any
 
 from bootstrap.errors import NamespaceTerminating, NotReady, OperatorNotRunning, PodFailed
 from bootstrap.kube import operator, trouble
-from bootstrap.kube.api import Kube, require_namespace
-from bootstrap.kube.rayjob import document, token
+from bootstrap.kube.api import CORE, Kube, require_namespace
+from bootstrap.kube.rayjob import document
 from rayside.errors import ClusterUnreachable, RaysideError, SubmissionFailed
 from rayside.private_file import write_private
 
@@ -135,7 +136,7 @@ class Watcher:
         if not self._ray_cluster:
             return self._why_no_cluster(rayjob) if now - self._first_seen >= _NAMING else None
         if self.token_file is not None and not self._has_token:
-            content = token.read(self.kube, rayjob, self._selector)
+            content = _token(self.kube, rayjob, self._selector)
             if content is not None:
                 write_private(self.token_file, content)
                 self._has_token = True
@@ -207,3 +208,16 @@ class Watcher:
                     hint="correct what it names",
                 )
         return None
+
+
+def _token(kube: Kube, rayjob: Mapping[str, Any], selector: str) -> bytes | None:
+    """Returns the token of a RayJob's own cluster; None where KubeRay has not made it yet."""
+    options = (rayjob["spec"].get("rayClusterSpec") or {}).get("authOptions") or {}
+    secret_name = options.get("secretName")
+    path = f"{CORE}/namespaces/{kube.namespace}/secrets"
+    # By label where the RayJob names no Secret: KubeRay shortens the name where it is long.
+    secrets = [kube.get(f"{path}/{secret_name}") or {}] if secret_name else kube.items(path, selector)
+    for secret in secrets:
+        if "auth_token" in secret.get("data", {}):
+            return base64.b64decode(secret["data"]["auth_token"])
+    return None

@@ -1,4 +1,4 @@
-"""Asks the relay about all processes of a job that runs."""
+"""Does `debug --stacks` and `debug --compare`: what the relay answers for all processes of a job."""
 
 from __future__ import annotations
 
@@ -10,15 +10,55 @@ from bootstrap.shell import Shell
 from bootstrap.targets import choice
 from bootstrap.targets.cluster_job import ClusterJob
 from rayside.console import Console
+from rayside.dap import drawn_stacks, drawn_values
+from rayside.dap.expressions import refusal_of
 from rayside.dap.framing import Message
 from rayside.dap.one_request import ask
-from rayside.errors import DebuggerGone, NotRunning
+from rayside.errors import DebuggerGone, InvalidArgument, NothingPaused, NotRunning
 
 # Seconds for the relay's answer: it asks Ray for up to 5, and then all processes for up to 12.
 _PATIENCE = 20.0
 
 
-def ask_of_job(
+def stacks(settings: Settings, console: Console, *, job: str | None, everyone: bool = False) -> None:
+    """Shows the stacks of a job's processes, merged to a tree; of the newest job if none is named.
+
+    Raises as `_ask`.
+    """
+    job, answer = _ask(settings, console, "stacks", job=job, everyone=everyone, what="stacks")
+    _show(console, job, answer, drawn_stacks.drawn)
+
+
+def compare(
+    settings: Settings, console: Console, expression: str, *, job: str | None, everyone: bool = False
+) -> None:
+    """Shows an expression's values in the stopped tasks of a job, grouped; of the newest if none is named.
+
+    Raises:
+        InvalidArgument: it is no expression; nobody was asked.
+        NothingPaused: no task of the job is stopped in a debugger.
+        NotRunning, RequestFailed: as `_ask`.
+    """
+    if problem := refusal_of(expression):
+        raise InvalidArgument(f"--compare: {problem}", hint="as in --compare 'loss' or --compare 'len(rows)'")
+    job, answer = _ask(
+        *(settings, console, "compare"),
+        job=job,
+        everyone=everyone,
+        what="stopped tasks",
+        expression=expression,
+    )
+    waiting = sum(task["waiting"] for task in answer["failed"])
+    if not answer["tasks"] and waiting == len(answer["failed"]):
+        wait = f"; {waiting} of its tasks wait for one" if waiting else ""
+        raise NothingPaused(
+            f"no task of job {job} is stopped in a debugger{wait}",
+            hint=f"./invokew debug --job {job} stops them there; Ctrl-C at its prompt leaves them stopped",
+        )
+    _show(console, job, answer, drawn_values.drawn)
+
+
+def _ask(
     settings: Settings,
     console: Console,
     command: str,
@@ -58,7 +98,7 @@ def ask_of_job(
             ) from error
 
 
-def show(
+def _show(
     console: Console, job: str, answer: Message, drawn: Callable[[Mapping[str, Any]], Iterator[str]]
 ) -> None:
     """Shows the relay's answer about a job: as JSON, or as `drawn` draws it, line by line."""
