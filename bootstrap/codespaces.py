@@ -1,4 +1,4 @@
-"""Says whether this is a GitHub codespace, how people click its ports, and who reaches them.
+"""GitHub Codespaces: whether this is one, the addresses of its ports, and who reaches them.
 
 Sources: https://docs.github.com/en/codespaces/developing-in-a-codespace/default-environment-variables-for-your-codespace
 and https://docs.github.com/en/codespaces/developing-in-a-codespace/forwarding-ports-in-your-codespace

@@ -1,4 +1,4 @@
-"""Says which cluster is meant: one frozen identity, from which its names and places derive."""
+"""Identity of a cluster, from which its names and places derive."""
 
 from __future__ import annotations
 

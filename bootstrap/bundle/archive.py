@@ -46,7 +46,7 @@ def write(
 
 @dataclass(frozen=True)
 class Member:
-    """Says where in the file a member's content is."""
+    """Position of a member's content in the file."""
 
     offset: int
     size: int

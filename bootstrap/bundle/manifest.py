@@ -1,4 +1,4 @@
-"""Says what is in a bundle: which code and machine it is for, and the digest of all that follows.
+"""Manifest of a bundle: which code and machine it is for, and the digest of all that follows.
 
 A manifest comes from whoever made the file. What is read of it here is checked, and held to what our own
 `bundle` writes: no name in it leads out of a folder, or takes the name of another's image.
@@ -78,7 +78,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Version:
-    """Says which code a bundle is for: `code` is a hash of all that has to be the same on both sides."""
+    """The code that a bundle is for: `code` is a hash of all that has to be the same on both sides."""
 
     code: str
     ray: str

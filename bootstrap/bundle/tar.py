@@ -64,7 +64,7 @@ def _exactly(archive: IO[bytes], size: int) -> bytes:
 
 
 class _Content(io.RawIOBase):
-    """Is the content of a member, of a known size."""
+    """The content of a member, of a known size."""
 
     def __init__(self, archive: IO[bytes], size: int) -> None:
         self._archive, self._left = archive, size

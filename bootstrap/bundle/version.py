@@ -1,4 +1,4 @@
-"""Says which code a bundle is for: its images and this checkout speak with each other."""
+"""Version of a bundle: the code that it is for, as its images and this checkout speak with each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Has the nodes pull the images of a workshop's places before the first place starts, and keep them."""
+"""A DaemonSet by which nodes pull the images of a workshop before its first place starts, and keep them."""
 
 from __future__ import annotations
 

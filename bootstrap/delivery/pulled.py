@@ -1,4 +1,4 @@
-"""Has nodes pull the images from a registry to which somebody has pushed them."""
+"""Images that nodes pull from a registry to which somebody has pushed them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Says what ended or is stuck on a cluster, where and why: gathers evidence once, then explains it."""
+"""Diagnosis of what failed or is stuck on a cluster: evidence is gathered once, then explained."""

@@ -1,4 +1,4 @@
-"""Says what a namespace holds, of every kind that the API has, before it is removed with all of it."""
+"""Contents of a namespace, of every kind that the API has, before it is removed with all of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says why a node could not pull an image, by what its container runtime said.
+"""Causes why a node could not pull an image, by its container runtime's words.
 
 The words are containerd's (core/remotes/docker), CRI-O's (containers/image), and those of Go's net and
 crypto/x509. They are in the message of a container that waits, and in the pod's events.

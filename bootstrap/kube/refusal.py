@@ -1,4 +1,4 @@
-"""Says what a refusal of the Kubernetes API means, and the one thing to do about it."""
+"""Refusals of the Kubernetes API: what each means, and the one thing to do about it."""
 
 from __future__ import annotations
 

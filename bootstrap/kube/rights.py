@@ -1,4 +1,4 @@
-"""Says which rights in Kubernetes making a Ray cluster takes, and which of them are lacking."""
+"""Kubernetes permissions that making a Ray cluster takes, and those that are missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says why no node takes a pod, why a node has thrown one out, and which port or disk a program lacked.
+"""Causes why no node takes a pod, why a node has evicted one, and which port or disk a program lacked.
 
 The words are those of the scheduler (pkg/scheduler/framework/plugins), the kubelet
 (pkg/kubelet/eviction) and the C library (strerror).

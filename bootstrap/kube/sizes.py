@@ -1,4 +1,4 @@
-"""Says how large pods and nodes are, and how many places of pods fit, by what the pods request.
+"""Sizes of pods and nodes, and how many places of pods fit, by what the pods request.
 
 The scheduler gives a pod to a node that has as much left as the pod requests
 (https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#how-pods-with-resource-requests-are-scheduled).

@@ -1,4 +1,4 @@
-"""Is what the code of a lab works with: the learner's files, and jobs on the cluster that is up."""
+"""What the code of a lab works with: the learner's files, and jobs on the cluster that is up."""
 
 from __future__ import annotations
 

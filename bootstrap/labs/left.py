@@ -30,7 +30,7 @@ def running(dashboard: Dashboard, home: Path = FOLDER) -> dict[str, str]:
 
 
 def end(dashboard: Dashboard, submission_ids: Collection[str]) -> None:
-    """Has Ray end these jobs, and waits until it has, for a minute at most. Raises NotRunning."""
+    """Stops these jobs, and waits until they have ended, for a minute at most. Raises NotRunning."""
     for submission_id in submission_ids:
         dashboard.stop(submission_id)
     step.until(

@@ -1,4 +1,4 @@
-"""Says what labs need besides a cluster, whether it is there, and what brings it."""
+"""Requirements of labs besides a cluster: whether each is there, and what brings it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ Points = Mapping[str, Sequence[SourceBreakpoint]]
 
 
 class _Editor(Client):
-    """Is a connection to the relay that sets `points` when it attaches."""
+    """A connection to the relay that sets `points` when it attaches."""
 
     points: Points
 

@@ -181,7 +181,7 @@ def _has(file: Path, text: str) -> bool:
 
 @contextlib.contextmanager
 def space(place: Path) -> Iterator[None]:
-    """Says so where the disk fills up."""
+    """Raises LowDisk where the disk fills up."""
     try:
         yield
     except OSError as error:

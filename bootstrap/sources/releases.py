@@ -1,4 +1,4 @@
-"""Says where the released programs and public images of source `upstream` are, in which version."""
+"""Addresses and versions of the released programs and public images of source `upstream`."""
 
 from __future__ import annotations
 

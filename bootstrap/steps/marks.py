@@ -1,4 +1,4 @@
-"""Knows the marks in the environment of processes that outlive the command: they tell which are ours.
+"""Marks in the environment of processes that outlive the command: they tell which are ours.
 
 So it is found without a record, and none is ever ended that is not ours.
 """

@@ -1,4 +1,4 @@
-"""Has only the pods of the same Ray cluster reach its workers' debuggers, where policies are enforced."""
+"""Policies by which only pods of the same Ray cluster reach its debuggers, where they are enforced."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class PackageIndex:
         return {_PIP: "\n".join(pip) + "\n", **files}
 
     def add_to(self, pod: dict[str, Any]) -> None:
-        """Has the containers of a pod's specification read the Secret."""
+        """Makes the containers of a pod's specification read the Secret."""
         if not self.files:
             return
         containers = [each for each in pod["containers"] if each["name"] in _CONTAINERS]
@@ -197,7 +197,7 @@ def _is_told(container: Mapping[str, Any]) -> bool:
 def _have_read(
     pod: dict[str, Any], containers: list[dict[str, Any]], files: Container[str], secret: dict[str, Any]
 ) -> None:
-    """Has containers of a pod's specification read the files of a Secret."""
+    """Makes containers of a pod's specification read the files of a Secret."""
     if not containers:
         return
     pod["volumes"] = [*(pod.get("volumes") or []), {"name": _VOLUME, "secret": secret}]

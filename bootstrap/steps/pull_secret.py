@@ -141,7 +141,7 @@ class PullSecret:
         return [str(each["name"]) for each in account.get("imagePullSecrets") or []]
 
     def _name(self, secrets: list[str]) -> None:
-        """Has the default ServiceAccount name these."""
+        """Makes the default ServiceAccount name these."""
         metadata = {"namespace": self.kube.namespace, "name": "default"}
         named = {"imagePullSecrets": [{"name": name} for name in secrets]}
         self.kube.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata, **named})

@@ -1,4 +1,4 @@
-"""Says what the relay and the workspace of this machine need to know of the Ray that they are for."""
+"""Protocol of the Ray cluster that the relay and the workspace of this machine are for."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Has each target, where Ray runs: its steps as one list, and how Ray is reached on it."""
+"""Targets, where Ray runs: each with its steps as one list, and access to its Ray."""

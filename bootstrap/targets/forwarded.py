@@ -146,7 +146,7 @@ class ForwardedAccess:
         return forwarded(to_pod(self.kube, self.context.kubectl, selector), port)
 
     def lead_to(self, ray_cluster: str) -> None:
-        """Has the addresses of the target lead to a RayCluster of its namespace that asks for a token.
+        """Leads the addresses of the target to a RayCluster of its namespace that asks for a token.
 
         `up` leads them back. Raises NotRunning.
         """
@@ -159,7 +159,7 @@ class ForwardedAccess:
         self._retarget(head_selector(ray_cluster))
 
     def _retarget(self, selector: str) -> None:
-        """Has the forwards lead to another head, whose token is in the file. Raises NotRunning."""
+        """Leads the forwards to another head, whose token is in the file. Raises NotRunning."""
         replace(self.forwards, selector=selector).retarget()
 
         def refusal() -> RaysideError | None:

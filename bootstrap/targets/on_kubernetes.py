@@ -1,4 +1,4 @@
-"""Is what targets have in common that make a RayCluster, with the workspace and the relay beside its head."""
+"""Base class of targets that make a RayCluster, with the workspace and the relay beside its head."""
 
 from __future__ import annotations
 

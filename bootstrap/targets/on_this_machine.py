@@ -1,4 +1,4 @@
-"""Is what targets have in common whose relay and workspace are processes of this machine."""
+"""Base class of targets whose relay and workspace are processes of this machine."""
 
 from __future__ import annotations
 

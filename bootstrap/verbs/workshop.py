@@ -104,7 +104,7 @@ def make(settings: Settings, console: Console, names: Sequence[PlaceName], *, dr
 
 
 def _bring_images(workshop: Workshop, console: Console) -> None:
-    """Has the nodes pull the images; where one may not ask them, they pull as places come to them.
+    """Makes the nodes pull the images; where one may not ask them, they pull as places come to them.
 
     Raises NotReady where a node that takes pods does not get them.
     """

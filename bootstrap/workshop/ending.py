@@ -1,4 +1,4 @@
-"""Says when a workshop ends, as its teacher typed it."""
+"""End of a workshop, as its teacher typed it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says how long a workshop needs to come up, and what it costs, before it starts and after it."""
+"""Estimates of a workshop's time and cost, before it starts and after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a workshop: the places beside one cluster, and the door by which attendees come to them."""
+"""A workshop: the places beside one cluster, and the door by which attendees come to them."""
 
 from __future__ import annotations
 

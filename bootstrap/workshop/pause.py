@@ -34,7 +34,7 @@ class _Part:
         return self._place.kube.ray("rayclusters", self._place.instance.ray_cluster)
 
     def _has(self, workers: int) -> Status:
-        """Says whether so many workers are there, and ready."""
+        """Returns whether so many workers are there, and ready."""
         cluster = self._place.instance.ray_cluster
         pods = self._place.kube.pods(f"ray.io/cluster={cluster},ray.io/node-type=worker")
         if len(pods) != workers:

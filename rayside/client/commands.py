@@ -74,7 +74,7 @@ HITS = "first, gather N [within S] or hit COUNT"
 
 @dataclass(frozen=True)
 class Place:
-    """Says where a breakpoint goes; `file` is None for the file that is shown.
+    """Place of a breakpoint; `file` is None for the file that is shown.
 
     `hits` is DAP's hitCondition.
     """

@@ -49,7 +49,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Ended:
-    """Says that a thread which had stopped is gone: with its worker, unless it was not stopped any more."""
+    """A thread which had stopped is gone: with its worker, unless it was not stopped any more."""
 
     stop: Stop
     was_stopped: bool
@@ -71,14 +71,14 @@ class JobEnded:
 
 @dataclass(frozen=True)
 class Notice:
-    """Says something that the user has to know, from the relay or about a breakpoint."""
+    """Something that the user has to know, from the relay or about a breakpoint."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Lost:
-    """Says that no event will follow: the relay or Ray is gone, another editor took over, or a defect."""
+    """No event will follow: the relay or Ray is gone, another editor took over, or a defect."""
 
     error: Exception
 

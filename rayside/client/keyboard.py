@@ -1,4 +1,4 @@
-"""Has the keyboard's side of the terminal debugger: history, completion, what was typed before Ctrl-C."""
+"""Keyboard input of the terminal debugger: history, completion, what was typed before Ctrl-C."""
 
 from __future__ import annotations
 

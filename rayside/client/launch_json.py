@@ -1,4 +1,4 @@
-"""Has VS Code know the debug relay: its entry in `.vscode/launch.json`, all else in there left as it was.
+"""The debug relay's entry in `.vscode/launch.json`, all else in there left as it was.
 
 VS Code takes comments and trailing commas there. A file with such is not changed: the error says what to
 paste. Nor is a file that would be laid out in another way if it was written anew.

@@ -1,4 +1,4 @@
-"""Says why a session has no relay, or no tasks, and the one thing to do."""
+"""Errors of a session that has no relay, or no tasks, with the one thing to do."""
 
 from __future__ import annotations
 

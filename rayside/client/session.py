@@ -30,7 +30,7 @@ LEAVE_TIMEOUT = 5.0
 
 
 class JobWatch(Protocol):
-    """Knows the job."""
+    """The job of a session."""
 
     def job(self) -> JobState | None:
         """Returns the job that is watched, if one is; may block for a short, bounded time."""
@@ -42,7 +42,7 @@ Connect = Callable[..., Awaitable[Client]]
 
 @dataclass(frozen=True)
 class AttachOptions:
-    """Says how to attach to the relay, and what is asked of it.
+    """How to attach to the relay, and what is asked of it.
 
     Attributes:
         connect: connects to the relay; called with `on_event`.
@@ -67,7 +67,7 @@ class AttachOptions:
 
 
 class Session:
-    """Is attached from `start` until `close`; puts into `events` what happens.
+    """A session, attached from `start` until `close`; puts into `events` what happens.
 
     Attributes:
         events: what has happened, in order, for one consumer.

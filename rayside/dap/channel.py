@@ -26,7 +26,7 @@ Own = TypeVar("Own", bound="Channel")
 
 
 class Tables(Protocol):
-    """Says what a stranger may say: `longest` is the longest message, in bytes, that is taken of it."""
+    """Bounds for an unauthenticated client: `longest` is its longest message, in bytes."""
 
     @property
     def LONGEST(self) -> int: ...  # noqa: N802 (a module is one)

@@ -89,7 +89,7 @@ class Introduction:
 
 
 class AlreadyDebugged(AttachFailed):
-    """Says that somebody else's debugger has the process; `user` is the name that they gave, if any."""
+    """Somebody else's debugger has the process; `user` is the name that they gave, if any."""
 
     def __init__(self, message: str, *, hint: str, user: str) -> None:
         super().__init__(message, hint=hint)
@@ -224,7 +224,7 @@ class Client(Channel):
         return await self.request("initialize", arguments, timeout=ATTACH_TIMEOUT)
 
     async def _authorize(self, nonce: str, prove: Prove, introduction: Introduction | None) -> None:
-        """Has each side prove that it knows the token, and makes the debuggee ours.
+        """Makes each side prove that it knows the token, and makes the debuggee ours.
 
         Raises AlreadyDebugged, RequestFailed, DebuggerGone, and what `meet` raises.
         """

@@ -17,7 +17,7 @@ _MOST_OF_LIBRARIES = 3
 
 @dataclass(frozen=True)
 class Row:
-    """Is a line of the drawing.
+    """A line of the drawing.
 
     Attributes:
         text: all of it.

@@ -1,4 +1,4 @@
-"""Says what is wrong with an expression that a user typed, before any debuggee gets it.
+"""Errors in an expression that a user typed, before any debuggee gets it.
 
 The debuggees' Python may be a newer one, so only what no Python takes is wrong: where newer ones have a
 syntax of their own (f- and t-strings), and where a text is too large to be compiled here, nothing is said.

@@ -25,7 +25,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
 class FramingError(ValueError):
-    """Says that bytes are not DAP; the connection they came from can't be read any further."""
+    """Bytes are not DAP; the connection they came from can't be read any further."""
 
 
 class Decoder:

@@ -1,4 +1,4 @@
-"""Has what relay and debuggers share of groups: what is typed, and how the relay's answer is drawn."""
+"""Groups, as relay and debuggers share them: what is typed, and how the relay's answer is drawn."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MOST_KINDS, _MOST_NAMED = 20, 3
 
 @dataclass(frozen=True)
 class Command:
-    """Is what was typed about a group.
+    """What was typed about a group.
 
     Attributes:
         group: a selector.

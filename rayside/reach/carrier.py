@@ -249,7 +249,7 @@ class Carrier:
             self._writer.close()
 
     def _tell(self, *messages: Message) -> None:
-        """Says something of our own to the editor."""
+        """Sends an output event of our own to the editor."""
         for message in messages:
             self._writer.write(encode({"seq": next(self._seq), **message}))
 

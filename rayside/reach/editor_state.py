@@ -1,4 +1,4 @@
-"""Knows of one editor's connection to the relay what is open, and says what an editor without it is told."""
+"""State of one editor's connection to the relay: what is open, and what ends it towards the editor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says how long a carrier waits: for a way, for a relay, and before an editor may attach again."""
+"""Timeouts of a carrier: for a way, for a relay, and before an editor may attach again."""
 
 from __future__ import annotations
 
