@@ -57,7 +57,7 @@ class Ingress:
         """Raises Forbidden where a right is lacking to make it, and NoIngressClass where nobody serves it."""
         if self.class_name == _NONE:
             return
-        rights.require_ingress(kube)
+        rights.require(kube, rights.INGRESS)
         try:
             classes = {each["metadata"]["name"]: each["metadata"] for each in kube.items(_CLASSES)}
         except Forbidden:

@@ -100,16 +100,6 @@ OPERATOR = (
 )
 
 
-def require_stack(kube: Kube) -> None:
-    """Raises Forbidden where a right is lacking to make a Ray cluster in the namespace."""
-    _require(kube, STACK)
-
-
-def require_workspace_pod(kube: Kube) -> None:
-    """Raises Forbidden where a right is lacking to make, and to reach, a workspace's pod in the namespace."""
-    _require(kube, WORKSPACE_POD)
-
-
 def require_workshop(kube: Kube) -> None:
     """Raises Forbidden where a right is lacking to make a workshop beside a cluster, or to remove it."""
     # An administrator, as on kind, is asked about once, and not sixty times.
@@ -149,17 +139,8 @@ def _not_listed(kube: Kube) -> list[Rule]:
     return lacking if len(lacking) < _SEVERAL else [LOOK]
 
 
-def require_images_on_nodes(kube: Kube) -> None:
-    """Raises Forbidden where a right is lacking to have the nodes pull images before a pod needs them."""
-    _require(kube, IMAGES_ON_NODES)
-
-
-def require_ingress(kube: Kube) -> None:
-    """Raises Forbidden where a right is lacking to make an Ingress in the namespace."""
-    _require(kube, INGRESS)
-
-
-def _require(kube: Kube, rules: Sequence[Rule]) -> None:
+def require(kube: Kube, rules: Sequence[Rule]) -> None:
+    """Raises Forbidden where a right of these is lacking in the namespace."""
     if lacking := _lacking(kube, rules):
         raise Forbidden(
             f"you lack rights in Kubernetes, in the namespace {kube.namespace}: {_named(lacking)}",
@@ -194,23 +175,22 @@ def _lacking(kube: Kube, rules: Sequence[Rule], *, everywhere: bool = False) -> 
         Rule(
             rule.group,
             rule.resource,
-            tuple(verb for verb in rule.verbs if not _may(kube, rule, verb, everywhere)),
+            tuple(
+                verb
+                for verb in rule.verbs
+                if not kube.allowed(verb, rule.resource, rule.group, everywhere=everywhere)
+            ),
         )
         for rule in rules
     ]
     return [rule for rule in left if rule.verbs]
 
 
-def _may(kube: Kube, rule: Rule, verb: str, everywhere: bool) -> bool:
-    return kube.allowed(verb, rule.resource, rule.group, everywhere=everywhere)
-
-
 def _named(rules: Sequence[Rule]) -> str:
-    return "; ".join(f"{', '.join(rule.verbs)} {_every(rule.resource)}" for rule in rules)
-
-
-def _every(resource: str) -> str:
-    return "every kind of object" if resource == "*" else resource
+    kinds_of = {"*": "every kind of object"}
+    return "; ".join(
+        f"{', '.join(rule.verbs)} {kinds_of.get(rule.resource, rule.resource)}" for rule in rules
+    )
 
 
 def _listed(rules: Sequence[Rule]) -> str:

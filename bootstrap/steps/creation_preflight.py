@@ -31,7 +31,7 @@ class CreationPreflight:
         if self.refusal:
             raise self.refusal
         # First, for without these the other looks fail, each for a right of its own.
-        rights.require_stack(self.kube)
+        rights.require(self.kube, rights.STACK)
         namespace = self._namespace()
         self._require_free_names()
         return ready(f"{self.kube.url}; {namespace}; {self._operator()}")

@@ -60,7 +60,7 @@ class ClusterWithWorkspace(ClusterByContext):
         """Raises Forbidden, and ImagesOutOfReach."""
         if self.delivery.refusal:
             raise self.delivery.refusal
-        rights.require_workspace_pod(self.kube)
+        rights.require(self.kube, rights.WORKSPACE_POD)
 
     def selector(self, port_name: str) -> str:
         if port_name == "dashboard":

@@ -75,14 +75,10 @@ class Place(ClusterCreated):
             StateFolder(self.instance, needs=()),
             Namespace(self.instance, self.kube, needs=("state-folder",), kinds=lambda: self._base.kinds),
             self.bounds,
-            *([self.registry_login] if self.images.pull_secret else []),
+            # Its pods may pull from the registry that has the images.
+            *([self.pull_login(self.origin.registry, needs="namespace")] if self.images.pull_secret else []),
             *self._stack,
         ]
-
-    @property
-    def registry_login(self) -> Step:
-        """Returns the step by which its pods may pull from the registry that has the images."""
-        return self.pull_login(self.origin.registry, needs="namespace")
 
     @property
     def hosted_steps(self) -> list[Step]:

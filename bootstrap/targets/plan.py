@@ -130,7 +130,7 @@ def of_new(settings: Settings, shell: Shell, **purpose: bool) -> Plan:
     def plan(name: str, reason: str, source: str = "") -> Plan:
         identity = configured(settings, name)
         if name == "cluster" and settings.context:
-            identity = _created(settings, identity) if settings.create else _theirs(settings, identity)
+            identity = _theirs(settings, _in_context(settings, identity))
         identity = replace(identity, ports=_ports(settings, identity), source=source)
         return of_instance(settings, shell, identity, reason, **purpose)
 
@@ -175,11 +175,15 @@ def way(settings: Settings) -> str:
 
 
 def _theirs(settings: Settings, identity: Instance) -> Instance:
-    """Returns the identity with the RayCluster that the context leads to. Raises as `heads.find`."""
+    """Returns the identity with the RayCluster that the context leads to; with none where it is to be made.
+
+    Raises as `heads.find`.
+    """
+    if settings.create:
+        return replace(identity, address="")
     from bootstrap.kube import heads
     from bootstrap.kube.api import Kube
 
-    identity = _in_context(settings, identity)
     kube = Kube(Path(identity.their_kubeconfig), identity.context, identity.namespace)
     pod = ""
     if settings.workspace_pod:
@@ -187,11 +191,6 @@ def _theirs(settings: Settings, identity: Instance) -> Instance:
 
         pod = new_name(identity.user)
     return replace(identity, their_cluster=heads.find(kube, settings.ray_cluster), workspace_pod=pod)
-
-
-def _created(settings: Settings, identity: Instance) -> Instance:
-    """Returns the identity of a RayCluster that is to be made where the context leads."""
-    return replace(_in_context(settings, identity), address="")
 
 
 def _in_context(settings: Settings, identity: Instance) -> Instance:

@@ -63,7 +63,7 @@ def diagnose(
     if pod:
         _require_pod(gathered.evidence, pod, target)
     document: dict[str, Any] = {
-        "findings": [_for_cluster(finding, console) for finding in results],
+        "findings": [{**each.document(), "hint": console.for_cluster(each.hint)} for each in results],
         "unread": list(gathered.evidence.unread),
     }
     if file:
@@ -90,10 +90,6 @@ def _show(console: Console, results: Sequence[Finding], unread: Sequence[str]) -
         console.result(f"  [{finding.id}]")
     for reason in unread:
         console.result(f"Not read: {reason}")
-
-
-def _for_cluster(finding: Finding, console: Console) -> dict[str, str]:
-    return {**finding.document(), "hint": console.for_cluster(finding.hint)}
 
 
 def _known_job(evidence: Evidence, job: str) -> str:

@@ -109,7 +109,7 @@ def _bring_images(workshop: Workshop, console: Console) -> None:
     Raises NotReady where a node that takes pods does not get them.
     """
     try:
-        rights.require_images_on_nodes(workshop.base.kube)
+        rights.require(workshop.base.kube, rights.IMAGES_ON_NODES)
         graph.up([workshop.images], console, interrupt=workshop.shell.interrupt)
     except Forbidden as error:
         told = f"{error.message}; {error.hint}"
