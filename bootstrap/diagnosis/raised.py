@@ -10,7 +10,9 @@ from bootstrap.diagnosis.evidence import Actor, Task
 
 _TRACEBACK = "Traceback (most recent call last):"
 # An exception group, or a traceback that rich draws in a box: the log's last words tell of these.
-_DRAWN = re.compile(r"^(?!\().*(?:\+ Exception Group |─ )Traceback \(most recent call last\)")
+_DRAWN = re.compile(
+    r"^(?!\().*(?:\+ Exception Group Traceback|[─-] Traceback \(most recent call last\) [─-])"
+)
 # An exception's line: its class, of a RayTaskError the cause's class, and its words. A class that a function
 # has made is called as in `module.train.<locals>.RowError`.
 _EXCEPTION = re.compile(
