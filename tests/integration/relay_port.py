@@ -6,7 +6,8 @@ import contextlib
 import time
 from typing import Any
 
-from rayside.dap.exchange import ask
+from rayside.dap.one_request import ask
+
 from rayside.errors import DebuggerGone
 from tests.patience import PATIENCE
 
