@@ -1,4 +1,4 @@
-"""Lets one command at a time work where two would undo each other's work."""
+"""Lock: one command at a time where two would undo each other's work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes and checks folders of this user's alone: what lies in one may be believed, and run."""
+"""Folders of this user alone: what lies in one may be believed, and run."""
 
 from __future__ import annotations
 

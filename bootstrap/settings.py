@@ -1,4 +1,4 @@
-"""Has every setting and every pinned version, in one place; nothing else decides either.
+"""Settings and pinned versions, all in one place; nothing else decides either.
 
 A value comes, later ones winning, from the defaults here, the `rayside:` section of `invoke.yaml`,
 the environment (`INVOKE_RAYSIDE_<NAME>`), and a verb's own flags.

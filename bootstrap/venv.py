@@ -1,4 +1,4 @@
-"""Makes .venv from the lock file. `invokew` has a bare Python run it, so that it imports no package."""
+"""Setup of .venv from the lock file. `invokew` runs it with a bare Python, so it imports no package."""
 
 from __future__ import annotations
 

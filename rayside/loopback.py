@@ -1,4 +1,4 @@
-"""Keeps proxies away from this machine's own addresses, and Ray's token from all but this user."""
+"""Loopback connections: no proxy between, and Ray's token for no other user of this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Has the options that verbs share with the workspace's `submit`, and checks what was typed as a value."""
+"""Options that verbs share with the workspace's `submit`, and checks of their values."""
 
 from __future__ import annotations
 

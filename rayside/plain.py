@@ -1,4 +1,4 @@
-"""Makes text that others wrote safe to show: a terminal or an editor obeys none of it.
+"""Sanitizer for text from elsewhere: a terminal or an editor obeys none of it.
 
 Names of tasks and jobs, values, messages of Ray and Kubernetes come from whoever runs code in the cluster. A
 terminal obeys escape sequences (ECMA-48 and xterm's: the clipboard, the title, the cursor, the colours), and

@@ -1,4 +1,4 @@
-"""Has Ctrl-C and other signals noticed at once wherever the main thread waits."""
+"""Signals, such as Ctrl-C, noticed at once wherever the main thread waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says who somebody is where several people debug on one Ray, and whose jobs they see.
+"""Users of a Ray cluster that several people debug on: who somebody is, and whose jobs they see.
 
 A user is a name, which nothing proves: it tells people apart who trust each other, and keeps nobody out.
 """

@@ -90,7 +90,7 @@ ON_KIND = ("./invokew up --target kind",)
 
 @dataclass(frozen=True)
 class Block:
-    """Is a fenced block: its language, the line that it begins at, and its lines."""
+    """A fenced block: its language, the line that it begins at, and its lines."""
 
     document: str
     language: str

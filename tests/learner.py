@@ -13,7 +13,7 @@ from bootstrap.settings import Settings
 
 @contextlib.contextmanager
 def new_learner() -> Iterator[None]:
-    """Is a learner who has not begun; whatever is in the place of the copies is put back afterwards."""
+    """A learner who has not begun; whatever is in the place of the copies is put back afterwards."""
     aside = FOLDER.with_name("labs.aside")
     # The other lane may have a learner too, and the place of the copies is the same.
     with alone(Settings().cache_folder / "tests-with-labs.lock", lambda: None):

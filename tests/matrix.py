@@ -57,7 +57,7 @@ MARK = "RAYSIDE_MATRIX"
 
 @dataclass(frozen=True)
 class Cell:
-    """Is a running Ray."""
+    """A running Ray."""
 
     folder: Path
     programs: Path

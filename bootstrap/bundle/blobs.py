@@ -1,4 +1,4 @@
-"""Keeps contents on disk by their SHA-256, as an OCI image layout does: whole, or not there.
+"""Blobs on disk, by their SHA-256, as in an OCI image layout: whole, or not there.
 
 https://github.com/opencontainers/image-spec/blob/v1.1.0/image-layout.md
 """

@@ -1,4 +1,4 @@
-"""Takes images out of the Docker engine into blobs, each layer once, and gives them back to one.
+"""Images of the Docker engine as blobs, each layer once, and back.
 
 An image keeps its id on the way, for its configuration stays as it is, and so does what its layers unpack to
 (https://github.com/opencontainers/image-spec/blob/v1.1.0/config.md, `rootfs.diff_ids`).

@@ -1,4 +1,4 @@
-"""Makes kind's node with the cluster's images already in it, so that bringing up a cluster loads none."""
+"""Image of kind's node with the cluster's images baked in, so that bringing up a cluster loads none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes one file for a bug report of what a diagnosis gathered: without secrets, and says what it holds."""
+"""Archive for a bug report: what a diagnosis gathered, without secrets."""
 
 from __future__ import annotations
 

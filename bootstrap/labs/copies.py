@@ -1,4 +1,4 @@
-"""Keeps the learner's copies of the labs' files, in `labs/` of the clone, and how far each has come.
+"""The learner's copies of the labs' files, in `labs/` of the clone, and the progress in each.
 
 What a learner has edited is never lost: a copy that is made anew puts the edited files into `labs/.kept`.
 """

@@ -1,4 +1,4 @@
-"""What the code of a lab works with: the learner's files, and jobs on the cluster that is up."""
+"""Exercise, as the code of a lab works with it: the learner's files, and jobs on the running cluster."""
 
 from __future__ import annotations
 

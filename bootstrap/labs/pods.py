@@ -1,4 +1,4 @@
-"""Makes, watches and removes the pods of a lab, in the cluster's namespace; each has the lab's label."""
+"""Pods of a lab in the cluster's namespace: made, watched and removed by the lab's label."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the Debian that source `packages` builds its images on."""
+"""Debian base image on which source `packages` builds its images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes a bundle: takes what a target is made of out of the engine, the cache and the index."""
+"""Bundle written: what a target is made of, out of the engine, the cache and the index."""
 
 from __future__ import annotations
 

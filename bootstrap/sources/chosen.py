@@ -1,4 +1,4 @@
-"""Makes the source of the images and tools that a cluster has been given."""
+"""Choice of the source for a cluster's images and tools."""
 
 from __future__ import annotations
 

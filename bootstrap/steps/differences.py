@@ -1,4 +1,4 @@
-"""Keeps of an object what it was made of, and says how that differs from what would be made now."""
+"""Differences between what an object was made of and what would be made now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the kind cluster: one container, made by kind, known as ours by a mount."""
+"""Kind cluster: one container, made by kind, known as ours by a mount."""
 
 from __future__ import annotations
 

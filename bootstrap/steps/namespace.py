@@ -1,4 +1,4 @@
-"""Makes the namespace of a Ray cluster, in a Kubernetes that others look after, where it lacks."""
+"""Namespace of a Ray cluster in an existing Kubernetes, made if it is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells pip and uv in pods where a company has its packages, by which proxy, and whom it trusts.
+"""Package index for pip and uv in pods: its address, its proxy, its CA.
 
 Ray's agent on each node installs the packages of a runtime_env by pip and uv, in its container's environment
 and with that container's files (`_private/runtime_env/pip.py` and `uv.py`, 2.60). The index and

@@ -1,4 +1,4 @@
-"""Gives pods the login of the mirror that their images are pulled from."""
+"""Pull secret: the login to the mirror, for the pods whose images are there."""
 
 from __future__ import annotations
 

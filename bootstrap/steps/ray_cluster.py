@@ -1,4 +1,4 @@
-"""Makes the standing RayCluster: its password, itself, and the token that its clients need."""
+"""RayCluster: its password, itself, and the token that its clients need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the Python environment that Ray runs in on this machine, once from a lock file; it is cached."""
+"""Python environment for Ray on this machine, made once from a lock file and cached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells the nodes of a kind cluster of registries: whom to trust, and who has the images of another."""
+"""Registries as the nodes of a kind cluster know them: CA, and mirrors."""
 
 from __future__ import annotations
 

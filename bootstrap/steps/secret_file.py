@@ -1,4 +1,4 @@
-"""Keeps a secret of a local cluster in a file that only its owner can read."""
+"""Secret of a local cluster in a file that only its owner can read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the folder of what a cluster keeps on this machine, with its record."""
+"""State folder of a cluster on this machine, with its record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps what this machine needs to know of a Ray that others made: its token, and what was seen of it."""
+"""Existing Ray cluster, as this machine knows it: its token, and what was seen of it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Does what each verb of `tasks.py` says: carries out the plan, and prints its result."""
+"""Verbs of `tasks.py`: each carries out a plan, and prints its result."""

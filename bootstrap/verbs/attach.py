@@ -1,4 +1,4 @@
-"""Does `attach`: has what was not submitted with --debug be debugged from now on, as far as that goes."""
+"""Verb `attach`: debugs from now on what was submitted without --debug, as far as that is possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does `bundle`: makes the file that `up --bundle` takes everything out of, or shows what is in one."""
+"""Verb `bundle`: makes the file that `up --bundle` takes everything from, or shows what is in one."""
 
 from __future__ import annotations
 

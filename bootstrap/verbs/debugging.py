@@ -1,4 +1,4 @@
-"""Does `debug`: the terminal debugger, and the scripted one, on the cluster's tasks, through the relay."""
+"""Verb `debug`: the terminal debugger, and the scripted one, on the cluster's tasks, through the relay."""
 
 from __future__ import annotations
 

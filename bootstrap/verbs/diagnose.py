@@ -1,4 +1,4 @@
-"""Does `diagnose`: says what ended or is stuck, where and why, and writes it to a file for a bug report."""
+"""Verb `diagnose`: what ended or is stuck, where and why, and the archive for a bug report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does `doctor`: shows what this machine lacks for its target, and repairs what can be repaired."""
+"""Verb `doctor`: what this machine lacks for its target, and repairs."""
 
 from __future__ import annotations
 

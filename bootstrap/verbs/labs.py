@@ -1,4 +1,4 @@
-"""Does `labs` and `lab`: lists the labs, takes a learner through one, checks one or all."""
+"""Verbs `labs` and `lab`: list the labs, take a learner through one, check one or all."""
 
 from __future__ import annotations
 

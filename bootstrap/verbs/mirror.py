@@ -1,4 +1,4 @@
-"""Does `mirror`: fills a private registry with a bundle, of which `up --mirror` makes clusters."""
+"""Verb `mirror`: fills a private registry from a bundle, for `up --mirror`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does `open`: opens the browser workspace at the files of the newest job."""
+"""Verb `open`: the browser workspace at the files of the newest job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gives what a job prints as it comes, to its end."""
+"""Output of a job as it comes, to its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes a runtime_env fit for the config of a Ray Serve application.
+"""Runtime_env for the config of a Ray Serve application.
 
 A config takes addresses and no folders, and Ray has setup hooks for whole jobs alone: the field has no effect
 there, as in any actor's `runtime_env`. But a worker itself finds its hook in a variable

@@ -1,4 +1,4 @@
-"""Does `submit` and `breakpoints`: submits jobs, and lists their tasks that are paused."""
+"""Verbs `submit` and `breakpoints`: submit jobs, and list their paused tasks."""
 
 from __future__ import annotations
 

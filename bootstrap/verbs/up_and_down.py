@@ -1,4 +1,4 @@
-"""Does `up`, `status`, `list`, `down`, `prepare` and `logs`, which concern the cluster itself."""
+"""Verbs `up`, `status`, `list`, `down`, `prepare` and `logs`, which concern the cluster itself."""
 
 from __future__ import annotations
 

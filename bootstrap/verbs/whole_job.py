@@ -1,4 +1,4 @@
-"""Does `debug --stacks` and `debug --compare`: what the relay answers for all processes of a job."""
+"""Verbs `debug --stacks` and `debug --compare`: what the relay answers for all processes of a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does `workshop`: makes places for attendees beside a cluster, shows them, and removes them."""
+"""Verb `workshop`: makes places for attendees beside a cluster, shows them, and removes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does `workshop` with what is in the places: brings labs into them, and attendees' files out of them."""
+"""Verb `workshop`, for files in the places: labs brought in, attendees' files taken out."""
 
 from __future__ import annotations
 

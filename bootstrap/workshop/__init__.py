@@ -1,1 +1,1 @@
-"""Gives each attendee of a workshop a cluster of their own: a place is an instance in its own namespace."""
+"""Workshops: each attendee has a place, an instance in its own namespace."""

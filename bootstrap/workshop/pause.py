@@ -1,4 +1,4 @@
-"""Takes the workers of places away for a while, as for a lunch break; the editors and all files stay."""
+"""Pause of a workshop: the workers of places go, as for a lunch break; editors and files stay."""
 
 from __future__ import annotations
 

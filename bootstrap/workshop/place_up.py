@@ -1,4 +1,4 @@
-"""Makes one place of a workshop, with all its steps, as one piece of work among many."""
+"""One place of a workshop, made with all its steps as one piece of work among many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps the line breakpoints that the user has set: the same for all tasks, by the path for the relay."""
+"""Line breakpoints set by the user: the same for all tasks, by their path at the relay."""
 
 from __future__ import annotations
 

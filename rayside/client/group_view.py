@@ -1,4 +1,4 @@
-"""Shows and moves groups of tasks, for the terminal debugger: the relay does it, upon requests."""
+"""Commands of the terminal debugger for groups of tasks; the relay carries them out."""
 
 from __future__ import annotations
 

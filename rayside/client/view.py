@@ -1,4 +1,4 @@
-"""Shows what the user of the terminal debugger looks at: a stopped task, its frames, one of them selected."""
+"""View of the terminal debugger: a stopped task, its frames, one of them selected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is what Ray says of jobs, tasks and workers, read from the rows of its dashboard."""
+"""Records of jobs, tasks and workers, read from the rows of Ray's dashboard."""
 
 from __future__ import annotations
 

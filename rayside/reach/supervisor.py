@@ -1,4 +1,4 @@
-"""Keeps ports of this machine forwarded by a program: `python -m rayside.reach.supervisor FILE`.
+"""Supervisor of port forwards: `python -m rayside.reach.supervisor FILE` runs a program for each.
 
 The ports are this process's from its start to its end, so that nobody takes one while the network is away
 or a pod is replaced. Each has a program of its own, `kubectl port-forward` or `ssh`: kubectl ends with the

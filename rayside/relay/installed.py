@@ -1,4 +1,4 @@
-"""Keeps what is set in one debuggee: breakpoints, filters of exceptions, reports of what it prints."""
+"""Settings of one debuggee: breakpoints, exception filters, reports of what it prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps one session's debuggees from the moment they are found: attached, handed over, detached, ended."""
+"""Lifecycle of a session's debuggees: found, attached, handed over, detached, ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps the relay's side of one debuggee: its description, who holds it, and where it is stopped."""
+"""The relay's side of one debuggee: its description, its session, and where it is stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is the actor that serves a debug relay inside a Ray, for who reaches no more of that than its head."""
+"""Actor that serves a relay inside a Ray cluster of which only the head can be reached."""
 
 from __future__ import annotations
 

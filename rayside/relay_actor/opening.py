@@ -1,4 +1,4 @@
-"""Is a job's program: `python -m rayside.relay_actor.opening` opens a debugger in processes of other jobs.
+"""A job's program: `python -m rayside.relay_actor.opening` opens a debugger in processes of other jobs.
 
 An actor runs a function of ours between two of its own calls. Into drivers and tasks Ray sends no code of
 other jobs: py-spy, which Ray brings, reads their stacks.

@@ -1,4 +1,4 @@
-"""Tells a process's debugger of the processes that it starts, which are debugged as well while that wants it.
+"""Parent of child processes that are debugged as well: tells its debugger of each, while that wants it.
 
 A fork, and a Python that this one starts, asks at a socket of Linux's abstract names, which leaves no file
 behind; child.py has that side. The field `parents` of config.py names the socket. Both sides look at the

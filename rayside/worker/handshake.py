@@ -1,4 +1,4 @@
-"""Lets a debugger and a process show each other that both know Ray's token, which neither of them sends.
+"""Handshake: debugger and process prove to each other that both know Ray's token, which neither sends.
 
     debugger: request `initialize`                                             as to any debug adapter
     process:  response, body.rayside.nonce: 32 random bytes in hex

@@ -1,4 +1,4 @@
-"""Is imported in a notebook's cell before `ray.init()`: then its tasks and actors can be debugged.
+"""Debugging from a notebook: import this before `ray.init()`, and its tasks and actors can be debugged.
 
 No cell waits for a debugger, so breakpoints are set while it runs, or before.
 """

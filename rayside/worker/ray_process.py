@@ -132,7 +132,7 @@ def hook(setup_hook: Any, config: Config, job: str, **options: Any) -> Callable[
 
 
 def setup() -> None:
-    """Is the `worker_process_setup_hook`, by name, of jobs whose entrypoint is not Python's."""
+    """The `worker_process_setup_hook`, by name, of jobs whose entrypoint is not Python's."""
     try:
         config = Config.read()
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Takes secrets out of what is handed on: known ones by value, others by their names and forms.
+"""Redaction of secrets: known ones by value, others by their names and forms.
 
 It runs in debuggees, too, so it imports little. Whatever a stranger writes, a text
 takes a time that grows with its length alone: no pattern begins anew within what it has run through.

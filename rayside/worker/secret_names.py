@@ -1,4 +1,4 @@
-"""Tells by a name whether its value is a secret. It runs in debuggees, too, so it imports nothing of ours."""
+"""Names of secrets: whether a name tells that its value is one. Debuggees have it too: it imports nothing."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Has plain `breakpoint()` in a Ray task ask debuggers for a proof, and opens the driver of a job that was
-submitted with --debug to debuggers; run by Python at its start.
+"""Start file of Python: debuggers of a plain `breakpoint()` in a Ray task have to give a proof, and the driver
+of a job of `submit --debug` is opened to debuggers.
 
 `rayside.pth` in site-packages runs the file that RAYSIDE_START names, in every Python of the environments
 and images that Rayside makes; so this waits for Ray, and imports next to nothing before.

@@ -160,7 +160,7 @@ async def until_listening(port: int) -> None:
 
 
 class Editor(Session):
-    """Is an editor at the relay, or directly at a debuggee."""
+    """An editor at the relay, or directly at a debuggee."""
 
     @classmethod
     async def attach(

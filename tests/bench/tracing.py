@@ -77,7 +77,7 @@ for name, (title, *_) in BREAKPOINTS.items():
 
 
 class Process:
-    """Is the process of one case, of one Python."""
+    """The process of one case, of one Python."""
 
     def __init__(self, python: str, case: str, folder: Path) -> None:
         self.case, self._folder = case, folder

@@ -12,7 +12,7 @@ from tests.browser.workbench import Workbench
 
 @dataclass(frozen=True)
 class Walkthrough:
-    """Is a lab's open walkthrough; steps have the ids of the manifest, such as `run-1` and `check`."""
+    """A lab's open walkthrough; steps have the ids of the manifest, such as `run-1` and `check`."""
 
     workbench: Workbench
     lesson: Lesson

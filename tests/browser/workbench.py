@@ -86,7 +86,7 @@ def _rows(view: Locator, text: str) -> Locator:
 
 @dataclass(frozen=True)
 class Workbench:
-    """Is one tab with a workbench in it."""
+    """One tab with a workbench in it."""
 
     page: Page
 

@@ -22,7 +22,7 @@ from tests.patience import PATIENCE
 
 @dataclass(frozen=True)
 class Workspace:
-    """Is a workspace; `link` is what `up` told the user to open, and `url` is the same without the folder."""
+    """A workspace; `link` is what `up` told the user to open, and `url` is the same without the folder."""
 
     rayside: Rayside
     target: Target

@@ -141,7 +141,7 @@ def test_a_prebuild_without_an_engine_caches_what_needs_none(tmp_path: Path) -> 
 
 @dataclass(frozen=True)
 class Devcontainer:
-    """Is a checkout in the tool's container; the cluster is made from within, on this machine's engine."""
+    """A checkout in the tool's container; the cluster is made from within, on this machine's engine."""
 
     tool: Tool
     checkout: Path

@@ -62,7 +62,7 @@ RUNNING = 'python -c "import time; time.sleep(60)"'
 
 @dataclass(frozen=True)
 class User:
-    """Is somebody who has a clone, and types what the pages say."""
+    """Somebody who has a clone, and types what the pages say."""
 
     clone: Path
     rayside: Rayside

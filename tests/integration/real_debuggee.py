@@ -74,7 +74,7 @@ builtins.breakpoint = sys.breakpointhook = set_trace
 
 
 class RealDebuggee:
-    """Is a process that runs `script`; `lines` has what it printed itself."""
+    """A process that runs `script`; `lines` has what it printed itself."""
 
     def __init__(self, script: Path, number: int, changed: Callable[[], None]) -> None:
         site = script.parent / "site-packages"

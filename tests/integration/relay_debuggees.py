@@ -89,7 +89,7 @@ async def _port_of(process: asyncio.subprocess.Process) -> int:
 
 
 class Process:
-    """Is one debuggee, which runs `script`; `lines` is what that has printed."""
+    """One debuggee, which runs `script`; `lines` is what that has printed."""
 
     def __init__(self, process: asyncio.subprocess.Process, debuggee: Debuggee, script: Path) -> None:
         self.process, self.debuggee, self.script = process, debuggee, script

@@ -7,7 +7,6 @@ import time
 from typing import Any
 
 from rayside.dap.one_request import ask
-
 from rayside.errors import DebuggerGone
 from tests.patience import PATIENCE
 

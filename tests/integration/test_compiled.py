@@ -62,7 +62,7 @@ for line in sys.stdin:
 
 
 class Process:
-    """Is a debuggee that calls its own functions when it is told to."""
+    """A debuggee that calls its own functions when it is told to."""
 
     def __init__(self, running: Debuggee) -> None:
         self.running = running

@@ -48,7 +48,7 @@ OTHER = "ray.io/originated-from-cr-name=job,ray.io/node-type=head"
 
 
 class Quiet:
-    """Is progress that nobody looks at."""
+    """Progress that nobody looks at."""
 
     def started(self, name: str, title: str) -> None: ...
     def note(self, name: str, text: str) -> None: ...
@@ -57,7 +57,7 @@ class Quiet:
 
 @dataclass(frozen=True)
 class Rights(Kube):
-    """Is an API that is asked for nothing but rights."""
+    """An API that is asked for nothing but rights."""
 
     lacking: set[str] = field(default_factory=set)
 

@@ -175,7 +175,7 @@ class Api:
 
 @dataclass
 class Workspace:
-    """Is like code-server for who has no session, and tells what it was asked."""
+    """Like code-server for who has no session, and tells what it was asked."""
 
     name: str
     password: str

@@ -39,7 +39,7 @@ PLACES = [
 
 @dataclass
 class Killer:
-    """Is progress that ends its own process, as `kill -9` does, at one place."""
+    """Progress that ends its own process, as `kill -9` does, at one place."""
 
     name: str
     place: str

@@ -56,7 +56,7 @@ def api(tmp_path: Path) -> Iterator[ScriptedApi]:
 
 
 class Plugin:
-    """Is a real program beside the kubeconfig, which gives what its file has."""
+    """A real program beside the kubeconfig, which gives what its file has."""
 
     def __init__(self, api: ScriptedApi) -> None:
         self.folder = api.folder

@@ -69,7 +69,7 @@ def test_the_verbs_that_are_left_out_know_no_target() -> None:
 
 
 class Planted:
-    """Is a state folder as a stranger would make it, with a cluster's folder in it.
+    """A state folder as a stranger would make it, with a cluster's folder in it.
 
     `received` is what the cluster's dashboard was sent.
     """

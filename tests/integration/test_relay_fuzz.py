@@ -240,7 +240,7 @@ async def listens(port: int) -> bool:
 
 
 class Stream:
-    """Is an editor's connection that reads and forgets."""
+    """An editor's connection that reads and forgets."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writer = writer

@@ -56,7 +56,7 @@ for step in (1, 2, 3):
 
 
 class Worker(Finding):
-    """Is a process that waits for a debugger before each of its steps, and stops there; a `Discovery` of it.
+    """A process that waits for a debugger before each of its steps, and stops there; a `Discovery` of it.
 
     Attributes:
         users: the users' names that Ray's tables have, by job.

@@ -51,7 +51,7 @@ def python() -> str:
 
 
 class Process:
-    """Is a relay started by hand, in a folder with nothing but its own code."""
+    """A relay started by hand, in a folder with nothing but its own code."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port = folder, free_ports()[0]

@@ -104,7 +104,7 @@ class Scripted(ScriptedDebuggee):
 
 
 class Listed(Finding):
-    """Is a `Discovery` that finds what a test lists.
+    """A `Discovery` that finds what a test lists.
 
     Attributes:
         waits: the tasks that wait for a debugger.

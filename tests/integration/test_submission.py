@@ -32,7 +32,7 @@ print(f"sum {ray.get(add.remote(*map(int, sys.argv[1:])))} {os.environ.get('WORD
 
 @dataclass(frozen=True)
 class Beside:
-    """Is a folder with those files and a cluster file, as the workspace's container has them."""
+    """A folder with those files and a cluster file, as the workspace's container has them."""
 
     up: Rayside
     folder: Path

@@ -16,7 +16,7 @@ from rayside.dap.framing import Decoder, Message, encode
 
 @dataclass
 class Turn:
-    """Is one request that is expected, and what follows it.
+    """One request that is expected, and what follows it.
 
     `holds` are arguments it must have (others may be there too). `answer` is the body; a string is a
     refusal; None is no answer at all. `events` follow the answer, and `then` is called last.
@@ -80,7 +80,7 @@ def value(result: Any, expression: str | None = None, frame: int = 1) -> Turn:
 
 
 class Elsewhere:
-    """Is the socket of a connection to another machine, whose processes nobody here knows."""
+    """The socket of a connection to another machine, whose processes nobody here knows."""
 
     def setsockopt(self, *option: int) -> None: ...
 
@@ -241,7 +241,7 @@ class ScriptedRelay(ScriptedDebuggee):
 
 
 class ScriptedJob:
-    """Is a `JobWatch`, whose attributes a test changes as the story goes."""
+    """A `JobWatch`, whose attributes a test changes as the story goes."""
 
     def __init__(self) -> None:
         self.state = JobState("raysubmit_1", "RUNNING", ended=False)
@@ -257,7 +257,7 @@ class ScriptedJob:
 
 
 class ScriptedConsole(Console):
-    """Is a console whose user types these lines; an exception is raised in place of a line.
+    """A console whose user types these lines; an exception is raised in place of a line.
 
     Attributes:
         lines: all that was shown, results and events, in order.

@@ -12,7 +12,7 @@ from rayside.console import Console
 
 
 class Terminal(io.StringIO):
-    """Is a text stream that says it is a terminal."""
+    """A text stream that says it is a terminal."""
 
     def isatty(self) -> bool:
         return True

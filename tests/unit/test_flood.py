@@ -43,7 +43,7 @@ class Clock:
 
 
 class Debuggee:
-    """Is a debuggee of which only its identity matters."""
+    """A debuggee of which only its identity matters."""
 
 
 ONE, TWO = Debuggee(), Debuggee()

@@ -19,7 +19,7 @@ from rayside.errors import ClusterUnreachable, NotRunning, RaysideError
 
 @dataclass
 class Diary:
-    """Is progress that only remembers."""
+    """Progress that only remembers."""
 
     lines: list[str] = field(default_factory=list)
     details: dict[str, str] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Diary:
 
 @dataclass
 class Scripted:
-    """Is a step whose checks answer as scripted, one after the other, and fail when the script is over."""
+    """A step whose checks answer as scripted, one after the other, and fail when the script is over."""
 
     name: str
     script: list[Status | RaysideError]
@@ -270,7 +270,7 @@ def test_a_status_shows_an_error_only_where_there_is_one() -> None:
 
 @dataclass(frozen=True)
 class Bare:
-    """Is a step that only looks: it can't be made, gets no time and is not undone."""
+    """A step that only looks: it can't be made, gets no time and is not undone."""
 
     status: Status
     name: str = "bare"

@@ -293,7 +293,7 @@ def test_the_documented_rights_are_those_that_are_asked_for() -> None:
 
 @dataclass
 class Made:
-    """Is a step of one place, which notes when it is made."""
+    """A step of one place, which notes when it is made."""
 
     place: str
     order: list[str]

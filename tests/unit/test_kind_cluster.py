@@ -52,7 +52,7 @@ def test_the_api_is_on_loopback_alone() -> None:
 
 @dataclass
 class Network:
-    """Is a network of the engine, with no container in it."""
+    """A network of the engine, with no container in it."""
 
     name: str
     removed: bool = False

@@ -19,7 +19,7 @@ from bootstrap.targets.target import Target
 
 @dataclass(frozen=True)
 class Cluster:
-    """Is a target as far as its packages go; it is its own access and dashboard, too."""
+    """A target as far as its packages go; it is its own access and dashboard, too."""
 
     settings: Settings
     version: str = "3.10.19"

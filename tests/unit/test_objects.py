@@ -49,7 +49,7 @@ def test_what_is_frozen_is_found_and_what_comes_later_is_collected() -> None:
 
 def test_functions_and_what_waits_are_found_and_functions_are_not_kept() -> None:
     def function() -> None:
-        """Is a function of its own."""
+        """A function of its own."""
 
     waiting = waits()
     objects = _Objects()

@@ -40,7 +40,7 @@ def target_of(folder: Path, user: str = "") -> Target:
 
 @pytest.fixture
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
-    """Is a cluster in which one task waits and the relay holds two, in the order of their stops."""
+    """A cluster in which one task waits and the relay holds two, in the order of their stops."""
     tasks = [
         row("w9", "first", "2026-01-01T00:00:41.086146Z"),
         row("w2", "second", "2026-01-01T00:00:41.500000Z"),

@@ -28,7 +28,7 @@ TASK = "ab" * 24
 
 
 class Recorded:
-    """Is a connection that keeps what it is asked; it has Ray or not."""
+    """A connection that keeps what it is asked; it has Ray or not."""
 
     patience = 1.0
 

@@ -18,7 +18,7 @@ from tests import lanes
 
 @dataclass(frozen=True)
 class Engine:
-    """Is a step of the machine that is as scripted: a status, or the error that its check raises."""
+    """A step of the machine that is as scripted: a status, or the error that its check raises."""
 
     status: Status | EngineNotPermitted
     name: str = "engine"

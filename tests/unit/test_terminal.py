@@ -643,7 +643,7 @@ def test_the_relays_end_and_rays_are_errors_and_never_hang(
 
 
 class Waiting(ScriptedConsole):
-    """Is a console whose user looks at what is shown before typing a line that begins with a blank."""
+    """A console whose user looks at what is shown before typing a line that begins with a blank."""
 
     def __init__(self, until: Callable[[], bool], *typed: str | type[BaseException]) -> None:
         super().__init__(*typed)

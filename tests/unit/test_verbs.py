@@ -208,7 +208,7 @@ def test_ctrl_c_in_a_scripted_debug_says_that_the_tasks_go_on(
 
 @dataclass(frozen=True)
 class Silent:
-    """Is a step whose check ends in an error."""
+    """A step whose check ends in an error."""
 
     name: str
     title: str = "what is silent"

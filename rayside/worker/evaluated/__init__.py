@@ -1,4 +1,4 @@
-"""What the relay calls inside debuggees: it imports a module of this package there, and calls a function.
+"""Functions that the relay calls inside debuggees, by import and call.
 
 What a module knows is a connection's, unless it has changed Python or pydevd for the process's life.
 """

@@ -1,4 +1,4 @@
-"""Has breakpoints set in functions whose file this process does not have, before they run.
+"""Breakpoints in functions whose file this process does not have, set before they run.
 
 What a driver defines itself reaches tasks as code, not as a file: pickled by value. Where the driver's file
 lies on another machine (a notebook's, or one that no package brought along), its breakpoints can be set only

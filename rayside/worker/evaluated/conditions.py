@@ -1,4 +1,4 @@
-"""Makes functions of the conditions of breakpoints: called with the local variables that they name.
+"""Conditions of breakpoints as functions, called with the local variables that they name.
 
 Evaluated on `f_locals`, a condition costs a loop five to ten times its speed; as a function of the few
 variables that it names, half of it. The value is the same but for names in nested scopes of a condition (a

@@ -1,4 +1,4 @@
-"""Tells of code that comes into this process, and of what may run or read a function's code as it was.
+"""Watch on code that comes into this process, and on what may run or read a function's code as it was.
 
 By import and by pickle code comes with its breakpoints compiled in. What comes by other ways (`exec`, a
 function made of code, a program that Python is started with) is told before it runs: Python's audit events
@@ -50,7 +50,7 @@ class Taker(Protocol):
 
 
 class Ours:
-    """Is a context in which this thread's own reading and making of code is not told."""
+    """A context in which this thread's own reading and making of code is not told."""
 
     def __enter__(self) -> None:
         self._before = getattr(_working, "is_ours", False)

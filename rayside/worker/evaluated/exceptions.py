@@ -1,4 +1,4 @@
-"""Has a debuggee stop once for an exception, and gives its exception filters conditions.
+"""Exception filters of a debuggee: one stop for an exception, and conditions.
 
 With several filters pydevd stops for the same exception where it is raised, where it leaves the user's code
 and once more in the post-mortem. It leans on pydevd: each of those calls `PyDB.set_suspend` and then

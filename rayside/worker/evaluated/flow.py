@@ -1,4 +1,4 @@
-"""Knows how Python comes from one instruction of a code object to the next, and where it tells a line anew.
+"""Control flow of a code object: how Python gets from one instruction to the next, and where lines begin.
 
 Where Python tells a tracer of a line is the rule of `maybe_call_line_trace` in CPython's ceval.c up to
 3.11, and of `_Py_call_instrumentation_line` in instrumentation.c from 3.12 on. It leans on PyPI's

@@ -1,4 +1,4 @@
-"""Says inside a debuggee which functions it has that the debugger would stop in."""
+"""Functions of a debuggee that a function breakpoint would stop in."""
 
 from __future__ import annotations
 

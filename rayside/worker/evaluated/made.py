@@ -1,4 +1,4 @@
-"""Makes code with breakpoints compiled in, and knows what code has which.
+"""Code with breakpoints compiled in, and the record of which code has which.
 
 It leans on pydevd 1.8.22 for the names of files.
 """

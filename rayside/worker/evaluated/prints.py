@@ -1,4 +1,4 @@
-"""Tells the relay each line that a debuggee prints, with the place and the task that have printed it.
+"""Lines that a debuggee prints, reported to the relay with their place and task.
 
 What is printed goes where it went before, first, and with what that raises. debugpy's own `redirectOutput`
 tells no place, sends each piece of a line by itself, keeps in memory whatever is not sent yet, holds a lock

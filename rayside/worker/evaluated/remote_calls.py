@@ -40,7 +40,7 @@ _calls = itertools.count(1)
 
 
 class _Told(tuple[Any, ...]):
-    """Is pydevd's note of where a step began, once a call of that step was told: the first one counts."""
+    """Pydevd's note of where a step began, once a call of that step was told: the first one counts."""
 
 
 def begin() -> bool:

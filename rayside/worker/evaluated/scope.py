@@ -1,4 +1,4 @@
-"""Gives conditions and messages of breakpoints `ray`: which task, actor, rank, node runs the code.
+"""The name `ray` in conditions and messages: which task, actor, rank and node runs the code.
 
 `ray.task == "train"` holds in that task alone. In an expression that names `ray`, a call of `ray_here` takes
 the name's place; others are compiled as they are. What `Scope` does not have is looked up in the module

@@ -1,4 +1,4 @@
-"""Shows the beginning of a value's `repr`, inside a debuggee, without making the whole of it.
+"""Beginning of a value's `repr`, inside a debuggee, without making all of it.
 
 Of a builtin container no method of a subclass is called. `repr` is called only of what else there is; what
 that returns is cut.

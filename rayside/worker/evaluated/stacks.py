@@ -1,4 +1,4 @@
-"""Tells, inside a debuggee, what each thread and each asyncio task of its program does; nothing is stopped.
+"""Stacks of a debuggee's threads and asyncio tasks; nothing is stopped.
 
 Only code, lines and names are read: no variable is looked at, for a frame that is asked for those keeps them
 until it ends. It leans on pydevd for which code is the user's, and which threads are its own.

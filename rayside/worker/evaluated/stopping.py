@@ -32,7 +32,7 @@ Lines = dict[int, str]  # a condition as pydevd has it, or nothing, by line
 
 
 class Place:
-    """Is a line of a file at which a breakpoint is compiled in; `call` is its condition, as pydevd has it."""
+    """A line of a file at which a breakpoint is compiled in; `call` is its condition, as pydevd has it."""
 
     __slots__ = ("_call", "_file", "_line")
 
