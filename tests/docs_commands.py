@@ -34,7 +34,7 @@ NOT_RUN = {
         "a second cluster beside the first: tests/e2e/test_two_clusters.py has one",
     ),
     "./invokew up --address http://HOST:8265": (
-        "it needs a Ray that others made: tests/integration/test_their_ray.py starts one"
+        "it needs a Ray that others made: tests/integration/bootstrap/test_their_ray.py starts one"
     ),
     **dict.fromkeys(
         (
@@ -74,14 +74,14 @@ NOT_RUN = {
             "minisign -V -m manifest.json -p minisign.pub",
             'python3 -c \'import json; print(json.load(open("manifest.json"))["checkout"]["digest"])\'',
         ),
-        "it takes a key: tests/integration/test_bundle_signature.py makes one",
+        "it takes a key: tests/integration/bootstrap/test_bundle_signature.py makes one",
     ),
-    "autoload -Uz compinit bashcompinit": "zsh: tests/integration/test_completion.py runs it where zsh is",
+    "autoload -Uz compinit bashcompinit": "zsh: test_completion.py runs it where zsh is",
     "compinit": "as the line before it",
     "bashcompinit": "as the line before it",
     "complete --command invokew --no-files --arguments "
     "'(eval (commandline -p -o)[1] --complete -- invoke (commandline -p -o)[2..])'": (
-        "fish: tests/integration/test_completion.py runs it where fish is"
+        "fish: tests/integration/bootstrap/test_completion.py runs it where fish is"
     ),
 }
 # Those that need the kind cluster.
@@ -139,7 +139,7 @@ def commands() -> list[str]:
 
 def run_on_local() -> list[Block]:
     """Returns the blocks of which at least one command runs on a local cluster, each once."""
-    # Its blocks are those of README.md: tests/unit/test_docs.py holds it to that.
+    # Its blocks are those of README.md: tests/unit/bootstrap/test_docs.py holds it to that.
     return [block for block in shown() if block.document != "README.zh.md" and runnable(block)]
 
 

@@ -29,7 +29,7 @@ NEW = 5.0
 
 
 def lane(file: PurePosixPath, fixtures: Iterable[str] = ()) -> str:
-    """Returns the lane of a test that uses `fixtures`, in a file such as `tests/unit/test_dap.py`."""
+    """Returns the lane of a test that uses `fixtures`, in a file such as `tests/unit/rayside/test_dap.py`."""
     suite = file.parts[1]
     if suite == "e2e":
         # It follows the pages on a Ray of this machine, but for the commands that need kind.

@@ -1,5 +1,5 @@
-"""Start file of Python: debuggers of a plain `breakpoint()` in a Ray task have to give a proof, and the driver
-of a job of `submit --debug` is opened to debuggers.
+"""Start file of Python: debuggers of a plain `breakpoint()` in a Ray task have to give a proof, and a driver
+of `submit --debug` is opened to debuggers.
 
 `rayside.pth` in site-packages runs the file that RAYSIDE_START names, in every Python of the environments
 and images that Rayside makes; so this waits for Ray, and imports next to nothing before.

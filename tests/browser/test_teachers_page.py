@@ -14,7 +14,15 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.workbench import tab
-from tests.integration.test_front_door import LESSON, TEACHER_KEY, Api, opened, program, told, upgraded
+from tests.integration.bootstrap.test_front_door import (
+    LESSON,
+    TEACHER_KEY,
+    Api,
+    opened,
+    program,
+    told,
+    upgraded,
+)
 
 # A fixture of another module.
 __all__ = ["program"]

@@ -27,8 +27,8 @@ from tests.conftest import FIGURE
 from tests.e2e.conftest import gateway_of, node_of, with_kubectl
 from tests.e2e.conftest import kube as kube_of
 from tests.e2e.test_workshop import ports_of_the_door, room_for_places
+from tests.integration.bootstrap.test_their_ray import both_stop
 from tests.integration.conftest import Rayside, apart
-from tests.integration.test_their_ray import both_stop
 from tests.registries import logged_in, private
 
 LAB = "01-breakpoint"

@@ -31,9 +31,9 @@ from tests.e2e.conftest import NAME
 from tests.e2e.conftest import kube as kube_of
 from tests.e2e.test_kind_stack import DEFINITIONS, RIGHTS, allow, kubectl
 from tests.e2e.test_kind_stack import user as client
+from tests.integration.bootstrap.test_their_ray import both_stop
 from tests.integration.conftest import Rayside, apart
 from tests.integration.connect_proxy import ConnectProxy, connect_proxy
-from tests.integration.test_their_ray import both_stop
 from tests.package_index import PASSWORD, USER, Served, served, wheel
 from tests.patience import PATIENCE
 

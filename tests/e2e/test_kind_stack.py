@@ -30,8 +30,8 @@ from bootstrap.steps.ray_cluster import KubeRayToken, RayCluster, WorkspacePassw
 from rayside.errors import CredentialsRefused
 from tests.e2e.conftest import kube as kube_of
 from tests.e2e.conftest import make_namespace, target
+from tests.integration.bootstrap.test_forwards import Quiet
 from tests.integration.conftest import Rayside, free_ports
-from tests.integration.test_forwards import Quiet
 
 # The forwards are meant to outlive the object that started them.
 pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")

@@ -1,6 +1,6 @@
 """Tests on kind the labs, and the parts of labs, that the cluster of this machine can't have.
 
-The others are checked on `local`, in tests/integration/test_labs.py: a lab's code is the same on both.
+The others are checked on `local`, in test_labs.py of tests/integration: a lab's code is the same on both.
 """
 
 from __future__ import annotations

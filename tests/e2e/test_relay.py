@@ -18,8 +18,8 @@ from tests.e2e.conftest import NAME, kube, target
 from tests.integration import stranger
 from tests.integration.conftest import Rayside
 from tests.integration.crowd import debug_a_crowd
+from tests.integration.rayside.test_relay_process import attached
 from tests.integration.relay_port import answers, initialize
-from tests.integration.test_relay_process import attached
 from tests.patience import PATIENCE
 
 HEAD = head_selector(NAME)

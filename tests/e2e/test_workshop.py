@@ -35,8 +35,8 @@ from tests.browser.workbench import Workbench, chromium, ready, tab
 from tests.conftest import FIGURE
 from tests.e2e.conftest import NAME, kube, node_of, target, terminal
 from tests.e2e.test_kind_stack import kubectl
+from tests.integration.bootstrap.test_front_door import Browser, Teacher
 from tests.integration.conftest import Rayside, free_ports
-from tests.integration.test_front_door import Browser, Teacher
 from tests.patience import PATIENCE
 
 PLACES = 3
