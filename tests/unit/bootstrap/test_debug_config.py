@@ -60,7 +60,7 @@ WRONG: dict[str, list[Any]] = {
     "parents": [["a"]],
 }
 MALFORMED = [
-    *("", "x", "[" * 100_000, "[60]", "7", '{"given": "' + "x" * 200_000 + '"}'),
+    *("", "x", "[" * 100_000, "[60]", "7", '{"given": ["' + "x" * 200_000 + '"]}'),
     *(json.dumps({field: value}) for field, values in WRONG.items() for value in values),
 ]
 
