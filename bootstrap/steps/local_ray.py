@@ -91,6 +91,8 @@ class RayHead:
             "ray_cpus": self.settings.ray_cpus,
             "dashboard_port": self.instance.ports.dashboard,
             "ray_client_port": self.instance.ports.ray_client,
+            # Its Pythons run this file: without it each writes an error.
+            "start_file": str(START),
         }
 
     def dashboard(self) -> Dashboard:
