@@ -6,7 +6,7 @@ import asyncio
 import re
 import socket
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from rayside.dap.framing import Decoder, FramingError, Message, encode
 from rayside.errors import DebuggerGone, RequestFailed, StrangerListens
@@ -107,8 +107,8 @@ class Channel(asyncio.Protocol):
     # --- what asyncio calls ----------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Ray's actors run on uvloop, whose transports are no subclass of asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
         socket_ = transport.get_extra_info("socket")
         # Nothing is read yet: what comes from a stranger never is.
         try:
