@@ -117,6 +117,14 @@ class Channel(asyncio.Protocol):
         except (OSError, StrangerListens) as error:
             self._refused = error
             self._end("it was refused")
+        self._closing = asyncio.ensure_future(self._close_with_the_loop())
+
+    async def _close_with_the_loop(self) -> None:
+        """Closes the socket where the event loop ends first: that cancels this."""
+        try:
+            await self._lost.wait()
+        finally:
+            self._end("the event loop has ended")
 
     def data_received(self, data: bytes) -> None:
         try:

@@ -18,7 +18,7 @@ from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.gate
 
-CLIENT = Path(__file__).parent / "relay_client"
+CLIENT = Path(__file__).parents[1] / "relay_client"
 SCRIPT = """\
 def work(x):
     y = x + 1
