@@ -99,7 +99,7 @@ PLAIN = {
 }
 COMMANDS = {
     "missing": "nosuchprog --x",
-    "unexecutable": "/etc/hosts",
+    "unexecutable": "/etc/group",
     "fileless": "python nosuchfile.py",
     "exits": "exit 7",
     # Where Ray was started with SIGINT ignored, as by a script in the background, kill -2 does nothing.
@@ -338,7 +338,7 @@ FAILURES = [
         "job-failed",
         "job unexecutable failed: exit code 126 (the program is not executable)",
         "",
-        "/etc/hosts",
+        "/etc/group",
     ),
     Failure(
         "fileless",
