@@ -1,1 +1,1 @@
-"""Brings up Ray with a debugger beside it; `tasks.py` has the verbs, `plan.py` the order."""
+"""Bootstrapper: makes a Ray cluster with a debugger beside it. `tasks.py` has its verbs."""

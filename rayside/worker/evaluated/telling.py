@@ -19,7 +19,7 @@ LONGEST, LONGEST_PRINT, MOST_LINES = 3_900, 16_000, 500
 # The most messages that pydevd may have to send before more are left out: it keeps all of them in memory,
 # and a loop is faster than any connection.
 MOST_UNSENT = 500
-# Lines a second that are sent for long, and at once. The relay lets as many pass of one debuggee (flood.py).
+# Lines a second that are sent for long, and at once: as many as the relay passes on (relay/reports.py).
 RATE, AT_ONCE = 200.0, 2_000.0
 # Seconds from a line that is not told until the number of such lines is.
 TELLING = 1.0
