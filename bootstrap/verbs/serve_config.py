@@ -20,7 +20,7 @@ _VARIABLE = "__RAY_WORKER_PROCESS_SETUP_HOOK_ENV_VAR"
 
 
 def for_serve(runtime_env: Mapping[str, Any], dashboard: Dashboard) -> dict[str, Any]:
-    """Returns it with its folders uploaded to that Ray, and its hook where workers find it.
+    """Returns it with its folders uploaded to that Ray, and its setup hook where workers find it.
 
     Raises NotRunning.
     """

@@ -239,7 +239,8 @@ class Client(Channel):
                 f"what listens at {self.name} does not know Ray's token",
                 hint="Somebody else has taken the port of a task that has ended.",
             )
-        if introduction is None or "job" not in body:  # It is ours already: its hook is of before.
+        # An earlier version's package names no job, and makes the process ours with this answer.
+        if introduction is None or "job" not in body:
             return
         ids = str(body["job"]), str(body.get("submission") or "")
         await introduction.meet(Origin(*ids, str(body.get("user") or "")))

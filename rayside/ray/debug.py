@@ -1,4 +1,4 @@
-"""Adds to a job what has its processes open a debugger."""
+"""Additions to a job's runtime_env that make its processes open a debugger port: `submit --debug`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ REQUIREMENTS = f"debugpy=={versions.DEBUGPY}", f"bytecode=={versions.BYTECODE}"
 
 @dataclass(frozen=True)
 class Debug:
-    """A job whose processes open a debugger; see docs/hook.md.
+    """Options of a job whose processes open a debugger port; see docs/hook.md.
 
-    `attach_timeout`: the seconds for which they wait for one, 0 not at all. `pip_debugpy`: whether
-    the job's environment has to install the debugger. `packages`: its packages here, to send with the job,
-    for workers that may lack them; empty where they have them.
+    `attach_timeout`: seconds to wait for a debugger; 0 doesn't wait. `pip_debugpy`: whether the job's
+    environment has to install debugpy. `packages`: local folders of debugpy's packages, to send with the
+    job to workers that may lack them; empty if the workers have them.
     """
 
     attach_timeout: float = 60.0
@@ -34,10 +34,10 @@ class Debug:
     packages: tuple[str, ...] = ()
 
     def added_to(self, runtime_env: dict[str, Any], *, driver: bool) -> dict[str, Any]:
-        """Returns the runtime_env with what the hook needs; all that the user asked for is kept.
+        """Returns the runtime_env with the package and its variables; the user's own fields are kept.
 
-        With `driver` the hook begins in the driver, which sends it on to the workers. Otherwise
-        the workers import it.
+        With `driver`, Ray calls `on_init` of worker/driver.py in the driver, which sends a setup hook to the
+        workers. Otherwise the workers import `setup` of worker/ray_process.py themselves.
         """
         env_vars = dict(runtime_env.get("env_vars") or {})
         setup_hook = runtime_env.get("worker_process_setup_hook")
@@ -56,7 +56,7 @@ class Debug:
             requirements = REQUIREMENTS if self.pip_debugpy else ()
             config = replace(config, requirements=requirements, carried=len(self._carried))
             if _OVERRIDE not in env_vars:
-                # Fields that are added here must not contradict what the driver says in ray.init; the hook
+                # Fields that are added here must not contradict what the driver says in ray.init; `on_init`
                 # refuses the user's own contradictions.
                 hook_vars[_OVERRIDE] = "1"
                 given = tuple(sorted({*runtime_env, "working_dir"} - {"env_vars"}))
@@ -67,7 +67,7 @@ class Debug:
 
     @property
     def _carried(self) -> list[str]:
-        """Returns the packages that go with the job for the hook."""
+        """Returns the folders of debugpy's packages that go with the job."""
         return [] if self.pip_debugpy else [*self.packages]
 
 

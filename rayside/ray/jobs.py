@@ -44,7 +44,7 @@ _PYTHON = re.compile(
     r"""(?:^|[\s;&|("'`])(?:[^\s"']*/)?python[\d.]*["']?(?P<options>(?:\s+-[XW]\s+\S+|\s+-[A-Za-z]+)*)(?=\s|$)"""
 )
 _WITHOUT_LINKS = (".git", ".venv", "venv", "__pycache__", "node_modules")
-# uv replaces the hook with one of its own; a PYTHONPATH without its old value hides ours.
+# uv sets a RAY_RUNTIME_ENV_HOOK of its own; a PYTHONPATH without its old value hides our package.
 _HIDES_HOOK = re.compile(r"\buv\b|(?<!\$)(?<!\$\{)\bPYTHONPATH\b(?!=\S*\$\{?PYTHONPATH\b)")
 
 

@@ -25,10 +25,10 @@ NO_FUNCTION = "No task has loaded a function of this name so far; it is set in e
 
 
 class Tracing:
-    """Turns a debuggee's tracing off and on, with Ray's hook or without.
+    """Turns a debuggee's tracing off and on, whichever of `submit --debug` and Ray opened its port.
 
-    The functions are the hook's own (rayside/worker/tracing.py). They are harmless in every process that
-    debugpy is in, on every Python, however often they are called.
+    It calls functions of rayside/worker/tracing.py there. They are harmless in every process that debugpy is
+    in, on every Python, however often they are called.
     """
 
     def __init__(self, connection: Connection) -> None:

@@ -126,7 +126,7 @@ EVENTS: dict[str, Record] = {
         task=_NAME,
         leftOut=_NUMBER,
     ),
-    # Our hook's event (children.py) tells of a process that this one has started.
+    # The event of rayside/worker/children.py: this process has started another one.
     CHILD: _CHILD,
     # Our event (of evaluated/remote_calls.py and task_starts.py) says which task a step goes into.
     REMOTE_CALL: record(

@@ -230,7 +230,7 @@ class Worker:
     # --- what it works for ---------------------------------------------------------------
 
     async def ask_origin(self) -> Origin:
-        """Asks it what our listener says by itself: for Ray's own debugger, and a hook of before."""
+        """Asks for its origin: Ray's own debugger, and an earlier version's listener, do not tell it."""
         job = await self.connection.literal(_JOB, timeout=ATTACHING)
         more = await self.connection.literal(_SUBMISSION_AND_USER, timeout=ATTACHING)
         submission, user = more if isinstance(more, tuple) and len(more) == 2 else ("", "")

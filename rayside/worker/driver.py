@@ -79,7 +79,7 @@ def debug(attach_timeout: float = 0.0, *, post_mortem: bool = False) -> None:
 
 
 def on_init_by_hand(runtime_env: dict[str, Any] | None) -> dict[str, Any]:
-    """Returns the runtime_env for the workers: the driver's own, and our hook."""
+    """Returns the runtime_env for the workers: the driver's own, with our setup hook."""
     own = dict(runtime_env or {})
     names = _POST_MORTEM, handshake.USER_VARIABLE
     variables = {name: os.environ[name] for name in names if name in os.environ}
@@ -101,7 +101,7 @@ def on_init_by_hand(runtime_env: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def hooked(runtime_env: dict[str, Any], config: Config) -> dict[str, Any]:
-    """Returns the runtime_env with our hook for workers; this driver opens a debugger after `ray.init`."""
+    """Returns the runtime_env with our setup hook; this driver opens its port at the end of `ray.init`."""
     import ray
     import ray._private.worker
 

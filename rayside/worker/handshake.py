@@ -12,8 +12,8 @@
     process:  response, body.taken; where that is false, body.user: who debugs it now, and the end; where
               children are wanted, body.children: `pid` and `port` of each that lives (see children.py)
 
-From then on the connection is a DAP session with pydevd, from `initialize` on. A debugger of before, which
-sends no `user`, has the session after `raysideAuthorize`.
+From then on the connection is a DAP session with pydevd, from `initialize` on. The debugger of an earlier
+version, which sends no `user`, has the session after `raysideAuthorize`.
 """
 
 from __future__ import annotations

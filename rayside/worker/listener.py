@@ -162,7 +162,7 @@ class Listener:
             _answer(connection, request, {}, _ASKS)
             return False
         own = {"proof": proof(self._token, "debuggee", nonces, address)}
-        if "user" not in arguments:  # It is a debugger of before.
+        if "user" not in arguments:  # It is an earlier version's debugger.
             if not self._takes(connection, ""):
                 _answer(connection, request, {}, "another debugger is attached to this process")
                 return False

@@ -91,7 +91,7 @@ class _Reader:
                     yield f"asyncio {task.get_name()}", False, partial(_awaited, coroutine)
 
     def _is_ours(self, frames: list[FrameType]) -> bool:
-        """Returns whether pydevd or the hook has started a thread to do their own work.
+        """Returns whether pydevd or Rayside has started a thread for work of its own.
 
         The module `threading` does not know all of these.
         """
@@ -100,7 +100,7 @@ class _Reader:
         first = next(dropwhile(lambda frame: _file(frame) == threading.__file__, began), None)
         if first is None:
             return all(map(self._is_pydevds, frames))
-        return self._is_pydevds(first) or _is_the_hooks(first)
+        return self._is_pydevds(first) or _is_raysides(first)
 
     def _is_pydevds(self, frame: FrameType) -> bool:
         return _file(frame).startswith(self._pydevds)
@@ -108,10 +108,10 @@ class _Reader:
     def rows(self, frames: list[FrameType]) -> list[_Row]:
         """Returns the frames as they are sent, the outermost first.
 
-        Without pydevd's, which start a thread, or are all from where it has stopped, and the hook's.
+        Left out are Rayside's frames, and pydevd's: those that start a thread, and those of a stop.
         """
         users = takewhile(lambda frame: not self._is_pydevds(frame), dropwhile(self._is_pydevds, frames))
-        rows = [self._row(frame) for frame in users if not _is_the_hooks(frame)]
+        rows = [self._row(frame) for frame in users if not _is_raysides(frame)]
         if len(rows) <= MOST_FRAMES:
             return rows
         half, left_out = MOST_FRAMES // 2, len(rows) - MOST_FRAMES
@@ -133,7 +133,7 @@ def _file(frame: FrameType) -> str:
     return frame.f_code.co_filename
 
 
-def _is_the_hooks(frame: FrameType) -> bool:
+def _is_raysides(frame: FrameType) -> bool:
     return is_ours(_file(frame))
 
 
