@@ -25,7 +25,6 @@ from rayside.worker.evaluated import reached
 ROUNDS = 15
 # Calls of a round; where debugpy traces each line of the function, a round would take minutes.
 CALLS, TRACED_CALLS = 1_000_000, 20_000
-HOOK = ROOT
 ENVIRONMENT = {"PYDEVD_USE_SYS_MONITORING": "0", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
 
 # Measures the loop each time a line comes, so that what is compared runs side by side.
@@ -83,7 +82,7 @@ class Process:
         self.case, self._folder = case, folder
         self.calls = TRACED_CALLS if case.startswith("debugpy ") else CALLS
         self.process = subprocess.Popen(
-            [python, folder / "program.py", case, HOOK, str(ROUNDS)],
+            [python, folder / "program.py", case, ROOT, str(ROUNDS)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -21,7 +21,6 @@ from rayside.dap.framing import Message
 from rayside.worker.attach import UNCHECKED, WITHOUT_MONITORING
 from tests.patience import PATIENCE
 
-HOOK = ROOT
 # Each Python with the way in which pydevd traces it: from 3.12 on there are two.
 HOWS = [("3.10", "settrace"), ("3.11", "settrace"), ("3.12", "settrace"), ("3.12", "monitoring")]
 HOWS += [("3.13", "settrace"), ("3.13", "monitoring"), ("3.14", "settrace"), ("3.14", "monitoring")]
@@ -56,13 +55,13 @@ class Debuggee:
         self.script, self._program = script, program
         script.write_text(program)
         self.process = subprocess.Popen(
-            [python, script, HOOK, *words],
+            [python, script, ROOT, *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env={
                 **environment,
-                "PYTHONPATH": os.pathsep.join([str(HOOK), environment.get("PYTHONPATH", "")]),
+                "PYTHONPATH": os.pathsep.join([str(ROOT), environment.get("PYTHONPATH", "")]),
             },
         )
         self.port = int(self.hear())

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bootstrap.settings import ROOT
 from rayside.client.events import JobState
 from rayside.client.session import AttachOptions
 from rayside.dap.client import Client
@@ -27,7 +28,6 @@ from rayside.relay.config import digest_of
 from rayside.relay.debuggee import Debuggee
 from rayside.relay.server import Relay
 from rayside.worker.attach import UNCHECKED
-from tests.integration.pythons import HOOK
 from tests.integration.relay_debuggees import Finding
 from tests.patience import PATIENCE
 
@@ -98,7 +98,7 @@ class RealDebuggee:
             start_new_session=True,  # Ctrl-C in the debugger's terminal is not for them
             env={
                 **os.environ,
-                "PYTHONPATH": os.pathsep.join([str(site), str(HOOK)]),
+                "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)]),
                 "TASK": f"task-{number}",
                 **UNCHECKED,
             },

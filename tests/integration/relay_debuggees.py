@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bootstrap.settings import ROOT
 from rayside.dap.client import Client
 from rayside.dap.framing import Decoder, Message, encode
 from rayside.dap.paused_task import PausedTask
@@ -29,7 +30,6 @@ from rayside.relay.debuggee import Debuggee
 from rayside.relay.server import Relay
 from rayside.worker.attach import UNCHECKED
 from rayside.worker.handshake import proof
-from tests.integration.pythons import HOOK
 from tests.patience import PATIENCE
 
 TOKEN = "a-token"
@@ -66,7 +66,7 @@ script = sys.argv[1]
 sys.path.insert(0, os.path.dirname(script))
 exec(compile(open(script).read(), script, "exec"), {{"__name__": "__main__", "__file__": script}})
 """
-_AT_START = f"import runpy; runpy.run_path({str(HOOK / 'rayside/worker/start.py')!r})\n"
+_AT_START = f"import runpy; runpy.run_path({str(ROOT / 'rayside/worker/start.py')!r})\n"
 
 
 def hooked(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
@@ -74,7 +74,7 @@ def hooked(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
     at_start = folder / "at start"
     at_start.mkdir(exist_ok=True)
     (at_start / "sitecustomize.py").write_text(_AT_START)
-    path = [str(HOOK), str(at_start), environment.get("PYTHONPATH", "")]
+    path = [str(ROOT), str(at_start), environment.get("PYTHONPATH", "")]
     return {**environment, "PYTHONPATH": os.pathsep.join(path)}
 
 
@@ -124,7 +124,7 @@ class Process:
                 "JOB": job,
                 "IN_PROCESS": str(int(in_process)),
                 "WAIT": str(int(waits)),
-                "PYTHONPATH": str(HOOK) if has_package else "",
+                "PYTHONPATH": str(ROOT) if has_package else "",
                 **UNCHECKED,
             },
         )

@@ -14,11 +14,10 @@ from bootstrap.settings import ROOT
 
 pytestmark = pytest.mark.gate
 
-HOOK = ROOT
 # As rayside.pth does, before the program.
 PROGRAM = f"""\
 import subprocess, sys
-file = {str(HOOK / "rayside/worker/start.py")!r}
+file = {str(ROOT / "rayside/worker/start.py")!r}
 exec(compile(open(file).read(), file, "exec"), {{"__name__": "rayside_start", "__file__": file}})
 print("first line", "debugpy" in sys.modules, flush=True)
 if len(sys.argv) < 2:
@@ -28,7 +27,7 @@ JOB = json.dumps({"runtime_env": {}, "metadata": {"job_submission_id": "j1"}})
 
 
 def run(
-    tmp_path: Path, ray: str = "", hook: Path = HOOK, env: dict[str, str] | None = None
+    tmp_path: Path, ray: str = "", path: Path = ROOT, env: dict[str, str] | None = None
 ) -> tuple[str, str]:
     """Returns what a driver prints whose Ray is that text."""
     program = tmp_path / "program.py"
@@ -39,7 +38,7 @@ def run(
         "RAY_JOB_CONFIG_JSON_ENV_VAR": JOB,
         "RAY_ADDRESS": "127.0.0.1:1",
         "RAYSIDE_DEBUG": '{"attach_timeout": 60.0}',
-        "PYTHONPATH": f"{hook}:{tmp_path}",
+        "PYTHONPATH": f"{path}:{tmp_path}",
     }
     done = subprocess.run(
         [sys.executable, str(program)],
@@ -98,7 +97,7 @@ def test_the_package_of_the_job_comes_before_the_one_beside_the_start_file(tmp_p
     (tmp_path / "older" / "rayside" / "worker").mkdir(parents=True)
     for package in ("rayside", "rayside/worker"):
         (tmp_path / "older" / package / "__init__.py").touch()
-    output, errors = run(tmp_path, hook=tmp_path / "older", env={"RAYSIDE_DEBUG": '{"attach_timeout": 1.0}'})
+    output, errors = run(tmp_path, path=tmp_path / "older", env={"RAYSIDE_DEBUG": '{"attach_timeout": 1.0}'})
     assert "first line False" in output
     why = "No module named 'rayside.worker.early'"
     assert errors == f"rayside: the driver is debugged from ray.init on: {why}\n"
@@ -108,7 +107,7 @@ def test_without_the_jobs_package_the_one_beside_the_start_file_is_there_and_not
     tmp_path: Path,
 ) -> None:
     program = (
-        f"import importlib.util, runpy; runpy.run_path({str(HOOK / 'rayside/worker/start.py')!r})\n"
+        f"import importlib.util, runpy; runpy.run_path({str(ROOT / 'rayside/worker/start.py')!r})\n"
         "import rayside.worker.evaluated\n"
         "names = 'start', 'bootstrap', 'tests', 'tracing'\n"
         "print(rayside.worker.evaluated.__file__, *map(importlib.util.find_spec, names))\n"
@@ -116,5 +115,5 @@ def test_without_the_jobs_package_the_one_beside_the_start_file_is_there_and_not
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    package = HOOK / "rayside" / "worker" / "evaluated" / "__init__.py"
+    package = ROOT / "rayside" / "worker" / "evaluated" / "__init__.py"
     assert done.stdout.split() == [str(package), *["None"] * 4]

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.settings import ROOT
 from rayside.worker.listener import _notice_when_gone
-from tests.integration.pythons import HOOK, HOWS, each_python, hows_environment, python_of
+from tests.integration.pythons import HOWS, each_python, hows_environment, python_of
 from tests.integration.rayside.test_compiled import played
 
 PATIENCE = 240.0  # seconds; only a process that stands still takes so long
@@ -245,7 +246,7 @@ def output(program: str, version: str, how: str, folder: Path, *arguments: str) 
     script = folder / "program.py"
     script.write_text(program)
     done = subprocess.run(
-        [python_of(version), script, HOOK, *arguments],
+        [python_of(version), script, ROOT, *arguments],
         env=hows_environment(how),
         capture_output=True,
         text=True,
