@@ -240,7 +240,7 @@ async def evaluations(folder: Path) -> None:
 
 
 async def stops(folder: Path) -> None:
-    for kind, in_process in {"the hook's port": True, "debugpy's adapter": False}.items():
+    for kind, in_process in {"Rayside's port": True, "debugpy's adapter": False}.items():
         seconds = await _stops(folder, in_process)
         print(f"from a task's stop to `stopped`, attached before, {kind}: {milliseconds(seconds)}")
     await _found(folder)

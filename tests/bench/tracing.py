@@ -60,7 +60,7 @@ for line in sys.stdin:
 CASES = {
     "plain": "plain",
     "debugpy": "debugpy listens, as it comes",
-    "hook": "with the hook, nobody attached",
+    "hook": "port open, nobody attached",
     "attached": "attached, nothing to stop at",
     "relay": "attached, and put to sleep by the relay",
 }

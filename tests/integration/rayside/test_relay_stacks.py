@@ -92,7 +92,7 @@ async def ask(port: int, **arguments: Any) -> Message:
     return dict(response["body"])
 
 
-IN_PROCESS = pytest.mark.parametrize("in_process", [True, False], ids=["hook's port", "debugpy's adapter"])
+IN_PROCESS = pytest.mark.parametrize("in_process", [True, False], ids=["Rayside's port", "debugpy's adapter"])
 
 
 @IN_PROCESS
