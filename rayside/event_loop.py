@@ -50,7 +50,7 @@ async def _cancel_rest() -> None:
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, Answer]) -> Answer:
-    """Does as asyncio.wait_for, which before Python 3.12 may lose a cancellation. Raises TimeoutError."""
+    """Bounds a wait; asyncio.wait_for may lose a cancellation before Python 3.12. Raises TimeoutError."""
     task = asyncio.ensure_future(work)
     try:
         done, _ = await asyncio.wait({task}, timeout=seconds)

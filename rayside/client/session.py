@@ -42,7 +42,7 @@ Connect = Callable[..., Awaitable[Client]]
 
 @dataclass(frozen=True)
 class AttachOptions:
-    """How to attach to the relay, and what is asked of it.
+    """Options of an attachment to the relay.
 
     Attributes:
         connect: connects to the relay; called with `on_event`.

@@ -57,7 +57,7 @@ Prove = Callable[[str, tuple[str, str], tuple[str, int]], str]
 
 @dataclass(frozen=True)
 class Origin:
-    """What a debuggee says of itself, each empty where it knows none; nothing proves it.
+    """Job and user that a debuggee reports (unauthenticated); each is empty if it knows none.
 
     Attributes:
         job_id: Ray's id of the job that it works for.
@@ -77,7 +77,7 @@ Meet = Callable[[Origin], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Introduction:
-    """How a debuggee of several people is met: `user` is our own name, for those who come after us.
+    """Introduction to a debuggee that several people may debug; `user` is the name that others are shown.
 
     Attributes:
         children: whether the processes that it starts are to open debugger ports of their own.

@@ -34,7 +34,7 @@ _MOST_KINDS, _MOST_NAMED = 20, 3
 
 @dataclass(frozen=True)
 class Command:
-    """What was typed about a group.
+    """A group command, as it was typed.
 
     Attributes:
         group: a selector.

@@ -9,7 +9,7 @@ from rayside.dap.additions import AWAY, EVERY, MOST_MISSED
 
 @dataclass(frozen=True)
 class Patience:
-    """How long is waited, in seconds.
+    """Timeouts, in seconds.
 
     Attributes:
         every: between two beats; `most_missed` without an answer make a way count as lost.

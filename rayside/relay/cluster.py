@@ -40,7 +40,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class _Known:
-    """What Ray said of a worker when it was last asked."""
+    """Last answer of Ray about a worker."""
 
     job_id: str = ""
     task: str = ""

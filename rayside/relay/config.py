@@ -20,7 +20,7 @@ _USUAL = "!key,!keys,!tokens"
 
 @dataclass(frozen=True)
 class Masking:
-    """Says what is masked.
+    """Masking rules.
 
     Attributes:
         names: a rule as `SecretNames` has it, besides what looks secret; "none": mask nothing at all.

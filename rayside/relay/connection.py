@@ -194,7 +194,7 @@ class Connection:
             await self.run(call(function, *arguments, **named), timeout)
 
     async def users_literal(self, expression: str, frame: int, *, timeout: float) -> object:
-        """Is `literal` for what runs the user's code: it is interrupted where it takes too long.
+        """Evaluates as `literal` does, but code of the user, which is interrupted when it takes too long.
 
         Raises RequestFailed, DebuggerGone.
         """

@@ -72,7 +72,7 @@ class Dispatch:
         return next((session for session in [*by_name, *for_all] if session.is_for(debuggee)), None)
 
     async def meet(self, worker: Worker, origin: Origin) -> None:
-        """Does as `Claims` says; each of several relays may meet the same debuggee at the same time."""
+        """See `Claims`; each of several relays may meet the same debuggee at the same time."""
         await self.know(worker, origin)
         if self.owner(worker.debuggee) is None:
             raise NotWanted
@@ -105,7 +105,7 @@ class Dispatch:
         worker.comes_from(origin)
 
     async def claim(self, worker: Worker) -> Configure:
-        """Does as `Claims` says."""
+        """See `Claims`."""
         if not (worker.debuggee.job_id or worker.debuggee.submission_id):
             # The job of a worker that waits before its first task is not known.
             await self._learn(worker, await worker.ask_origin())

@@ -222,7 +222,7 @@ class Groups:
         self._before: OrderedDict[str, dict[str, Member]] = OrderedDict()
 
     async def act(self, group: str, action: str, within: int) -> Message:
-        """Does something with all members.
+        """Acts on all members.
 
         Args:
             group: a selector.

@@ -37,7 +37,7 @@ class Tracing:
         self._compiles = False  # whether it decides by itself
 
     async def notice_lines(self) -> None:
-        """Has it stop at breakpoints set from now on: they are compiled in, or else it is traced."""
+        """Makes it stop at breakpoints set from now on: they are compiled in, or else it is traced."""
         if os.environ.get(_SWITCH) == "0":
             await self.wake()
             return
@@ -50,7 +50,7 @@ class Tracing:
         await self.wake()
 
     async def wake(self) -> None:
-        """Has it trace its code, so that it stops at what is set."""
+        """Makes it trace its code, so that it stops at what is set."""
         await self._trace(True, self._connection.patience)
 
     async def sleep(self) -> None:
@@ -191,7 +191,7 @@ class Installed:
         return placed
 
     async def await_missing(self) -> list[str]:
-        """Has it report functions that come by value from files that it does not have.
+        """Makes it report functions that come by value from files that it does not have.
 
         Returns:
             The paths of files of which it has functions, and whose breakpoints are to be set once more.
@@ -323,7 +323,7 @@ class Installed:
         self._points -= stale
 
     async def expect_tasks(self, tasks: Callable[[], Mapping[int, tuple[str, str]]]) -> None:
-        """Has it stop at the first line of these tasks, which are as in `expect` of evaluated/task_starts.py.
+        """Makes it stop at the first line of these tasks: as in `expect` of evaluated/task_starts.py.
 
         Raises RequestFailed, DebuggerGone.
         """

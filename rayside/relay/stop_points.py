@@ -20,7 +20,7 @@ _keys = itertools.count(1)
 
 @dataclass(eq=False)
 class Breakpoint(ABC):
-    """Has what breakpoints of lines and functions, and filters' conditions, have in common.
+    """Base class of line breakpoints, function breakpoints and conditions of exception filters.
 
     Attributes:
         id: the editor's id of it.

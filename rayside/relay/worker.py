@@ -99,7 +99,7 @@ class Holder(Protocol):
 
 
 class _State(Enum):
-    """What becomes of a debuggee, in this order; the last may come before the second."""
+    """States of a debuggee, in this order; the last may come before the second."""
 
     ATTACHING = auto()
     ATTACHED = auto()

@@ -49,7 +49,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one: `result` is OPENED, BUSY or NOT_POSSIBLE; `stack` is py-spy's text, if any."""
+    """Outcome for one process: `result` is OPENED, BUSY or NOT_POSSIBLE; `stack` is py-spy's text, if any."""
 
     worker_id: str
     result: str

@@ -115,7 +115,7 @@ _parent: list[tuple[Listener, Children, Join]] = tracing.OfThisProcess()
 
 
 def follow_forks(listener: Listener, children: Children, join: Join) -> None:
-    """Does so with every fork of this process from now on; other programs that it starts are not touched."""
+    """Debugs every fork of this process from now on; other programs that it starts are not touched."""
     is_first = not _parent
     _parent[:] = [(listener, children, join)]  # a fork's own, where it forks itself
     if is_first:
@@ -123,7 +123,7 @@ def follow_forks(listener: Listener, children: Children, join: Join) -> None:
 
 
 def _tell() -> None:
-    """Says once that they run on, and only where a debugger is attached, whose user may wonder."""
+    """Reports once that forks run on, and only if a debugger is attached, whose user may wonder."""
     global _reported
     if not _reported and tracing.is_attached() and not _parent[0][1].are_taken:
         _reported = True
@@ -199,7 +199,7 @@ def _pass_over(*args: Any, **kwargs: Any) -> None:
 
 
 def _forget_the_parents_debugger() -> None:
-    """Has pydevd start anew in this fork, as `_on_forked_process` in its pydev_monkey.py does (1.8.22)."""
+    """Makes pydevd start anew in this fork, as `_on_forked_process` in its pydev_monkey.py does (1.8.22)."""
     import pydevd
     from _pydev_bundle.pydev_monkey import _on_forked_process
     from _pydevd_bundle.pydevd_constants import PYDEVD_USE_SYS_MONITORING

@@ -120,7 +120,7 @@ class Children:
         self._changed = threading.Lock()
 
     def announce(self) -> None:
-        """Has the programs that this process starts from now on ask it; does nothing but on Linux."""
+        """Makes programs that this process starts from now on ask it for a debugger; on Linux alone."""
         if sys.platform == "linux":
             config.add_parent(self._name)
 

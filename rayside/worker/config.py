@@ -20,7 +20,7 @@ _MOST = {"attach_timeout": LONGEST_WAIT, "carried": 16, "waited_until": 1e11}
 
 @dataclass(frozen=True)
 class Config:
-    """What a process has to know to open a port. start.py reads `started` and `parents` as text."""
+    """Configuration of a process that opens a port. start.py reads `started` and `parents` as text."""
 
     attach_timeout: float = 0.0  # seconds for which it waits for a debugger
     requirements: tuple[str, ...] = ()  # what workers have to install, as pip takes it

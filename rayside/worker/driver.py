@@ -57,7 +57,7 @@ def on_init(runtime_env: dict[str, Any]) -> dict[str, Any]:
 
 
 def debug(attach_timeout: float = 0.0, *, post_mortem: bool = False) -> None:
-    """Has the next `ray.init` of this program open a debugger in it, and in each worker of its job.
+    """Makes the next `ray.init` of this program open a debugger in it, and in each worker of its job.
 
     Args:
         attach_timeout: the seconds for which they wait for a debugger; with 0 they don't.

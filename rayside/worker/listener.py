@@ -306,7 +306,7 @@ def _debug(connection: socket.socket) -> None:
 
 
 def _notice_when_gone(connection: socket.socket) -> None:
-    """Has the connection end once its other machine has gone, also while this process says nothing."""
+    """Ends the connection once its other machine has gone, also while this process says nothing."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _PROBED.items():
         if hasattr(socket, name):  # macOS lacks two of them

@@ -39,7 +39,7 @@ def may_be_secret_name(name: str) -> bool:
 
 
 class SecretNames:
-    """Says which names hold secrets: those that `is_secret_name` knows, with what a rule adds and excepts.
+    """Names that hold secrets: those that `is_secret_name` knows, with what a rule adds and excepts.
 
     Args:
         rule: patterns as `fnmatch` has them, case aside, with commas between; one that begins with `!` is of

@@ -279,7 +279,7 @@ def _set_trace(function: Any, idents: set[int]) -> None:
 
 
 def _introduce(idents: set[int]) -> None:
-    """Has the module `threading` know threads that it did not start, as C++ does.
+    """Makes the module `threading` know threads that it did not start, as C++ does.
 
     pydevd does so without the lock, so that its stand-in replaced a thread that was just beginning: that one
     stopped, and was not found to go on.

@@ -31,7 +31,7 @@ def apply() -> None:
 
 
 def know_files_by_folder(debugger: Any) -> None:
-    """Has pydevd take files for Python's or for its own only where those lie, and not by their name alone.
+    """Makes pydevd take files for Python's or its own by where those lie, and not by their name alone.
 
     Its table of names (pydevd_dont_trace_files.py) has `io.py`, `queue.py`, `socket.py` and others: where a
     user's file had such a name, nothing stopped in it, and no step went into it. This package's files are
@@ -70,7 +70,7 @@ def is_ours(path: str) -> bool:
 
 
 def list_frames_safely() -> None:
-    """Has Python 3.11 collect no garbage while it lists the frames of all threads.
+    """Keeps Python 3.11 from collecting garbage while it lists the frames of all threads.
 
     It has the lock of the threads' states then, and makes objects. A collection may run finalizers, and
     let other threads run: one that begins or ends waits for that lock while it has Python's, and the
@@ -118,7 +118,7 @@ def list_frames_safely() -> None:
 
 
 def set_trace_functions_safely() -> None:
-    """Has Python 3.10 and 3.11 set a thread's trace function while another thread sets its own.
+    """Lets Python 3.10 and 3.11 set a thread's trace function while another thread sets its own.
 
     `sys.settrace` tells audit hooks first, some of which are ours. Another thread that comes to it meanwhile
     gets a RuntimeError (`_PyEval_SetTrace` in Python/ceval.c): a thread of the user's that begins would not

@@ -28,7 +28,7 @@ _LEAST_SHARE = 20
 
 
 class _Breakpoints:
-    """Knows pydevd's breakpoints, and what code has them.
+    """Breakpoints of pydevd, and the code that has them.
 
     Not compiled in are breakpoints of frames that run already, of code that comes by another way than by
     import or pickle until its functions are found, of functions whose code others compile, and those whose
@@ -113,7 +113,7 @@ class _Breakpoints:
         tracing.wake()
 
     def _compile(self, lacking: list[FrameType], held: list[Any]) -> bool:
-        """Has each function have the code that it should; returns whether all code has its breakpoints.
+        """Gives each function the code that it should have; returns whether all code has its breakpoints.
 
         Frames whose code lacks some are added to `lacking`, and what was looked at to `held`.
         """
@@ -189,7 +189,7 @@ class _Breakpoints:
     # --- code that comes by itself -----------------------------------------------------------
 
     def came(self, code: CodeType | None) -> None:
-        """Has code traced that runs without its breakpoints."""
+        """Traces code that runs without its breakpoints."""
         if code is not None and self.codes.has_all(code):
             return
         # The program itself is compiled after this, and runs as long as its process.
@@ -213,7 +213,7 @@ _breakpoints = _Breakpoints()
 
 
 def begin() -> bool:
-    """Has breakpoints compiled in from now on, those that are set already too.
+    """Compiles breakpoints in from now on, those that are set already too.
 
     Returns whether that is possible here; where it isn't, the process is traced from now on.
     """
@@ -234,7 +234,7 @@ def begin() -> bool:
 
 
 def _have_users_files_wherever_they_lie(debugger: Any) -> None:
-    """Has pydevd take a file with a breakpoint for the user's own, also one that is installed.
+    """Makes pydevd take a file with a breakpoint for the user's own, also one that is installed.
 
     With `justMyCode` it would leave out all of `site-packages`.
     """

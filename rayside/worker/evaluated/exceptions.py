@@ -38,7 +38,7 @@ def set_conditions(conditions: Mapping[str, str]) -> list[str]:
 
 
 def stop_once() -> None:
-    """Has an exception that a thread has stopped for stop it again only where it is raised anew."""
+    """Makes an exception that a thread has stopped for stop it again only where it is raised anew."""
     db = _debugger()
     if hasattr(db, _MARK):
         return

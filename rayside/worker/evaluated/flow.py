@@ -84,7 +84,7 @@ def ahead(code: CodeType, at: int) -> tuple[set[int], list[CodeType]]:
 
 
 class Flow:
-    """Knows how each instruction of a listing is reached: `lines` has each one's line, by its index."""
+    """Tracks how each instruction of a listing is reached: `lines` has each one's line, by its index."""
 
     def __init__(self, listing: Any, loops: bool) -> None:
         self.listing, self._loops = listing, loops

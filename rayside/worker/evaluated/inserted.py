@@ -32,7 +32,7 @@ SUPPORTED = SUPPORTED and getattr(sys, "_is_gil_enabled", lambda: True)()
 
 @dataclass(frozen=True)
 class Call:
-    """Is what is put in at one line.
+    """Instructions that are put in at one line.
 
     Attributes:
         stop: is called without arguments; what it returns is dropped.

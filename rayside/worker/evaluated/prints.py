@@ -189,7 +189,7 @@ class _Prints:
             self._rouse()
 
     def look_again(self) -> None:
-        """Has the thread that sends look for what was left without an end."""
+        """Makes the thread that sends look for what was left without an end."""
         self.looks_again = True
         self._rouse()
 

@@ -75,7 +75,7 @@ def set_points(points: Mapping[int, tuple[str, str, bool, str, float]], gone: It
 
 
 def tell_at_exit() -> None:
-    """Has what is kept for later sent before pydevd ends its threads: when the program's have ended."""
+    """Sends what is kept for later before pydevd ends its threads: when the program's have ended."""
     if not hasattr(debugger(), _MARK):
         setattr(debugger(), _MARK, True)
         with suppress(Exception):  # private; without it the last messages of a process are not counted
@@ -83,7 +83,7 @@ def tell_at_exit() -> None:
 
 
 def _wake_at_detach() -> None:
-    """Has no thread wait for a relay that has left: nobody will answer it."""
+    """Ends the wait of threads for a relay that has left: nobody will answer them."""
     pydevd = debugger()
     if hasattr(pydevd, _WAKES):
         return

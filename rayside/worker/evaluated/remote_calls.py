@@ -44,7 +44,7 @@ class _Told(tuple[Any, ...]):
 
 
 def begin() -> bool:
-    """Has calls noticed from now on; returns whether Ray is there. It may be called as often as one likes."""
+    """Notices calls from now on; returns whether Ray is there. It may be called as often as one likes."""
     function, actor = sys.modules.get("ray.remote_function"), sys.modules.get("ray.actor")
     if function is None or actor is None:
         return False
@@ -56,7 +56,7 @@ def begin() -> bool:
 
 
 def _tell_of_other_code(pydevd: Any) -> None:
-    """Has pydevd not say that a step has left out code, where that is Ray's between the line and the task."""
+    """Keeps pydevd from reporting code that a step left out: Ray's, between the line and the task."""
     tell = pydevd.notify_skipped_step_in_because_of_filters
     if hasattr(tell, _MARK):
         return

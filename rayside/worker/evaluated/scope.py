@@ -27,7 +27,7 @@ _WITHIN = frozenset({"<genexpr>", "<lambda>", "<listcomp>", "<setcomp>", "<dictc
 
 
 class Scope:
-    """Says where the thread runs that asks. It has no state, and nothing in it can be set.
+    """Place where the thread runs that asks. It has no state, and nothing in it can be set.
 
     What does not apply is empty: the actor in a task, the rank where there is none (None).
     """
@@ -134,7 +134,7 @@ OF_PROCESS = ("actor", "actor_id", "actor_name", "rank", "node_id")
 
 
 def compiled(expression: str, file: str, mode: str) -> CodeType:
-    """Does as `compile`, whose arguments it takes, with an expression."""
+    """Compiles an expression; the arguments are those of `compile`."""
     tree: ast.Expression = compile(expression, file, mode, ast.PyCF_ONLY_AST)  # type: ignore[assignment]
     return compile(with_scope(tree) if is_named(tree) else tree, file, mode)
 

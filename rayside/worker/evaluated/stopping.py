@@ -40,11 +40,11 @@ class Place:
         self._file, self._line, self._call = file, line, call
 
     def reach(self) -> None:
-        """Is called where the line is reached: decides whether it stops."""
+        """Decides whether the thread stops at the line that it has reached."""
         _stop(self._file, self._line, sys._getframe(1), "")
 
     def stop(self) -> None:
-        """Is called where the line is reached and the condition holds."""
+        """Stops the thread at the line that it has reached; the condition holds."""
         _stop(self._file, self._line, sys._getframe(1), self._call)
 
     def raised(self, error: Exception) -> bool:
@@ -56,7 +56,7 @@ class Place:
 
 
 def remember_stops(pydevd: Any) -> None:
-    """Has a line that pydevd itself has stopped at not stop once more where its breakpoint is compiled in.
+    """Keeps a line that pydevd has stopped at from stopping again where its breakpoint is compiled in.
 
     A step comes to a line before the call that is compiled into it, and when the thread resumes from there,
     pydevd traces it no more.
@@ -77,7 +77,7 @@ def remember_stops(pydevd: Any) -> None:
 
 
 def _goes_on(pydevd: Any, thread: Any) -> None:
-    """Has pydevd take a thread for running, and say so; it passed all breakpoints as one that is stopped."""
+    """Makes pydevd report a thread as running; as a stopped one it passed all breakpoints."""
     info = thread.additional_info
     info.pydev_original_step_cmd = info.pydev_step_cmd = _NOT_STEPPING
     info.pydev_step_stop, info.pydev_state = None, _RUNNING
@@ -196,7 +196,7 @@ def _tell_replaced() -> None:
 
 
 class _Untraced:
-    """Has pydevd not trace what this thread does meanwhile: it does not stop there, nor step into it.
+    """Keeps pydevd from tracing what this thread does meanwhile: it does not stop there, nor step into it.
 
     It is none of contextlib's, into which pydevd steps.
     """
@@ -233,7 +233,7 @@ def passed_over() -> _Untraced:
 
 
 def notice_lines_of(frames: list[FrameType]) -> None:
-    """Has pydevd notice the lines of generators that wait: sys.monitoring tells it of no resuming."""
+    """Makes pydevd notice the lines of generators that wait: sys.monitoring tells it of no resuming."""
     if monitors():
         monitoring = sys.modules["_pydevd_sys_monitoring.pydevd_sys_monitoring"]
         for frame in frames:

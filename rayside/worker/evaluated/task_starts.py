@@ -143,7 +143,7 @@ def task_id() -> str:
 
 
 def _step_in(call: int) -> Any:
-    """Has this thread stop at the user's next line; returns pydevd's state of it, and a mark of this step."""
+    """Makes this thread stop at the user's next line; returns pydevd's state of it, and this step's mark."""
     pydevd = reached.debugger()
     if pydevd is None or not reached.send(EVENT, {"key": call, "what": "entered"}):
         return None

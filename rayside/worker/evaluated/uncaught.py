@@ -23,7 +23,7 @@ _Raised = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
 def notice(pydevd: Any, is_wanted: Callable[[], bool]) -> None:
-    """Has pydevd stop for what nobody catches, while `is_wanted`; as its filters say, and once.
+    """Makes pydevd stop for what nobody catches, while `is_wanted`; as its filters say, and once.
 
     May be called again: the last one counts.
     """
