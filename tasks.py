@@ -128,7 +128,7 @@ def _engine_wait(given: str | None) -> float | None:
 _TARGET = f"where Ray runs: {', '.join(TARGETS)} (default: auto)"
 _SOURCE = f"where programs come from: {', '.join(SOURCES)} (default: auto)"
 _BUNDLE = "a file that ./invokew bundle made: up takes everything from it, and asks no network"
-_MIRROR = "a registry that ./invokew mirror filled, HOST[:PORT][/PATH]: up has everything from it"
+_MIRROR = "a registry that ./invokew mirror filled, HOST[:PORT][/PATH]: up pulls everything from it"
 _KEY = "a public key of minisign, or its file: a bundle that its owner has not signed is refused"
 _WAIT = "seconds to wait for a Docker engine that is only just starting (default: 0)"
 _NAME = f"which cluster is meant, of several (default: {DEFAULT_NAME})"
@@ -145,12 +145,12 @@ _EVERYONE = "show jobs of all who debug on that Ray, not only yours (on the targ
         "mirror": _MIRROR,
         "bundle": _BUNDLE,
         "bundle-key": _KEY,
-        "address": "the dashboard of a Ray that is there, as in http://HOST:8265, for the target cluster",
-        "ssh": "the host of a Ray's head that is there, reached by OpenSSH, for the target cluster",
+        "address": "the dashboard of an existing Ray cluster, as in http://HOST:8265, for the target cluster",
+        "ssh": "the host of an existing Ray cluster's head, reached by OpenSSH, for the target cluster",
         "context": "the context of a kubeconfig that leads to a Ray in Kubernetes, for the target cluster",
         "namespace": "the namespace of that Ray, or of the one that is made (default: the context's)",
         "ray-cluster": "the RayCluster, RayJob or RayService there, of several",
-        "create": "make a Ray cluster there, with KubeRay where it lacks; down removes both",
+        "create": "make a Ray cluster there, installing KubeRay if missing; down removes both",
         "workspace": "run the workspace there, as a pod beside it (with --context)",
         "token-file": "the file with that Ray's token (default: where Ray itself looks for it)",
         "example": "submit the example, and wait until a task of it is paused (default; not on others' Ray)",
@@ -227,7 +227,7 @@ def list_clusters(context: Context, json: bool = False) -> None:
     help={
         "name": _NAME,
         "target": f"what the machine is looked at for: {', '.join(TARGETS)} (default: auto)",
-        "fix": "mend what can be mended, then look again",
+        "fix": "fix what can be fixed, then look again",
         "tests": "look at what the test suites need, too",
         "json": _JSON,
     },
@@ -240,7 +240,7 @@ def doctor(
     tests: bool = False,
     json: bool = False,
 ) -> None:
-    """Show what this machine lacks, and with --fix mend it."""
+    """Show what this machine lacks; with --fix, fix it."""
     from bootstrap.verbs import doctor
 
     code = doctor.doctor(*_given(context, json, name=name), target=target, fix=fix, tests=tests)

@@ -1,4 +1,4 @@
-"""Reads the file of a company's certificate authorities, which a setting names."""
+"""CA bundle of a company, read from the file that a setting names."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class Settings:
     # The registry that source `mirror` has everything from, HOST/PATH. It may be in invoke.yaml for good: of
     # it, with source `auto`, what has images is made anew.
     mirror: str = ""
-    # The file of the authorities whose certificates are trusted for it, where they are not this machine's.
+    # The CA bundle that is trusted for it, besides the CAs of this machine.
     registry_ca: str = ""
     # Registries that have images of public ones, for a kind node, as in docker.io=HOST/PATH, quay.io=HOST.
     registry_mirrors: str = ""
@@ -115,8 +115,8 @@ class Settings:
     workspace_pod: bool = False
     # The nodes there pull the images that are built here from the registry, HOST/PATH.
     image_registry: str = ""
-    # In pods that Rayside makes, pip and uv have packages from this index, which may have a login in it. The
-    # file has the authorities that they trust besides the public ones; else that of `registry_ca` does.
+    # In pods that Rayside makes, pip and uv get packages from this index, which may have a login in it. The
+    # file is the CA bundle that they trust besides the public CAs; by default that of `registry_ca`.
     package_index: str = ""
     package_index_ca: str = ""
     # They reach it, or PyPI, by this HTTP proxy, which may have a login in it.

@@ -22,9 +22,9 @@ def refusal(url: str, method: str, path: str, status: int, body: bytes) -> Raysi
     if status == 403:
         return _forbidden(method, path, reason)
     if managers := _managers(body):
-        fields = [f'"{manager}" has set {field}' for manager, field in managers]
+        fields = [f'"{manager}" owns {field}' for manager, field in managers]
         conflict = FieldConflict(
-            f"{path} is also another's: {'; '.join(fields)}",
+            f"conflict on {path}: {'; '.join(fields)}",
             hint="take back what was set there, then ./invokew up",
         )
         conflict.managers = frozenset(manager for manager, _ in managers)
@@ -54,7 +54,7 @@ def forbidden(verb: str, resource: str, group: str, namespace: str) -> Forbidden
     where = f"in namespace {namespace}" if namespace else "in the whole cluster"
     role = f"a Role in {namespace}" if namespace else "a ClusterRole"
     return Forbidden(
-        f"you lack a right in Kubernetes: {verb} {resource} {where}",
+        f"permission denied by Kubernetes: {verb} {resource} {where}",
         hint=f"ask for {role} with the rule "
         f'{{apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{verb}"]}}',
     )
@@ -79,7 +79,7 @@ def _forbidden(method: str, path: str, reason: str) -> Forbidden:
     _, root, *rest = path.split("/")
     if root not in ("api", "apis"):
         return Forbidden(
-            f"you lack a right in Kubernetes: {method.lower()} {path}",
+            f"permission denied by Kubernetes: {method.lower()} {path}",
             hint=f'ask for a ClusterRole with the rule {{nonResourceURLs: ["{path}"], verbs: ["get"]}}',
         )
     group, rest = ("", rest[1:]) if root == "api" else (rest[0], rest[2:])

@@ -33,7 +33,7 @@ class Address:
 
     @property
     def certificates(self) -> Path:
-        """Returns the file of the authority that the Docker engine trusts for it; it need not be there."""
+        """Returns the CA bundle that the Docker engine trusts for it; the file need not exist."""
         return _CERTIFICATES / self.host / "ca.crt"
 
     def repository(self, name: str) -> str:
@@ -58,7 +58,7 @@ def parse(text: str) -> Address:
 
 
 def authority(settings: Settings, address: Address) -> Path | None:
-    """Returns the file of the authorities that are trusted for a registry, besides those of this machine.
+    """Returns the CA bundle that is trusted for a registry, besides the CAs of this machine.
 
     It is that of the setting `registry_ca`, else the Docker engine's own for this registry, if there is one.
     Raises InvalidSetting.
@@ -69,5 +69,5 @@ def authority(settings: Settings, address: Address) -> Path | None:
 
 
 def engines_authority(address: Address) -> Path | None:
-    """Returns the file of the authorities that the Docker engine trusts for a registry, if there is one."""
+    """Returns the CA bundle that the Docker engine trusts for a registry; None if there is none."""
     return address.certificates if authorities.are_in(address.certificates) else None

@@ -47,11 +47,11 @@ _MOST_CERTIFICATES = 512 * 1024
 
 @dataclass(frozen=True)
 class PackageIndex:
-    """A Secret with the configurations of pip and uv, and the authorities; there is none where none is set.
+    """A Secret with the configurations of pip and uv, and the CA bundle; none if none of these is set.
 
     Attributes:
         index: its address, empty for the tools' own default.
-        trusted: certificates of authorities in PEM, which are trusted besides the public ones; or empty.
+        trusted: CA certificates in PEM, which are trusted besides the public CAs; or empty.
         proxy: the address of the HTTP proxy by which the index is asked; empty for none.
     """
 

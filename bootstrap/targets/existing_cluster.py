@@ -1,4 +1,4 @@
-"""Target `cluster`: a Ray that others made, which Rayside looks after and changes nothing of."""
+"""Target `cluster`: an existing Ray cluster, which Rayside connects to and does not change."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ def prepare(settings: Settings, console: Console) -> None:
         console.result(f"Left out, as no Docker engine answers: {titles}.")
         done = done.replace("it is all cached", "the rest is cached")
     if target.present() and (outdated := _outdated(target)):
-        console.result(f"{done}.\nThe cluster that is up is of before, and stays so: {outdated}.")
+        console.result(f"{done}.\nThe cluster that is up differs from the settings; it stays so: {outdated}.")
         console.result("Next: ./invokew down, then ./invokew up, makes it anew")
         return
     console.result(f"{done}. Next: ./invokew up")

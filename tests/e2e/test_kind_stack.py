@@ -120,7 +120,7 @@ def test_what_another_manager_has_set_is_named_and_stays(up: Rayside, second: In
     kube.apply({**document, "data": {"ours": "2"}})  # Our own field, taken over from ourselves.
     apply = ["apply", "--server-side", "--force-conflicts", "--field-manager", "stranger", "-f", "-"]
     kubectl(up, *apply, feed=yaml.safe_dump({**document, "data": {"ours": "theirs"}}))
-    with pytest.raises(FieldConflict, match=r'shared .*"stranger" has set \.data\.ours'):
+    with pytest.raises(FieldConflict, match=r'shared: "stranger" owns \.data\.ours'):
         kube.apply({**document, "data": {"ours": "3"}})
     shared = kube.get(f"{CORE}/namespaces/{second.namespace}/configmaps/shared")
     assert shared is not None

@@ -126,7 +126,7 @@ def test_what_is_not_there_is_none(api: Api, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("api", [[403]], indirect=True)
 def test_what_is_forbidden_is_said(api: Api, tmp_path: Path) -> None:
-    with pytest.raises(Forbidden, match="lack a right in Kubernetes: list pods in namespace ns"):
+    with pytest.raises(Forbidden, match="permission denied by Kubernetes: list pods in namespace ns"):
         kube(tmp_path, api.server_port).pods("")
 
 
@@ -145,7 +145,7 @@ QUOTA = 'secrets "s" is forbidden: exceeded quota: few'
 def test_the_right_is_the_one_that_the_api_names_and_a_quota_is_none(api: Api, tmp_path: Path) -> None:
     """Tests an object that applying makes, for which one needs the right to patch and to create."""
     with pytest.raises(
-        Forbidden, match="lack a right in Kubernetes: create secrets in namespace ns"
+        Forbidden, match="permission denied by Kubernetes: create secrets in namespace ns"
     ) as caught:
         kube(tmp_path, api.server_port).apply(SECRET)
     rule = '{apiGroups: [""], resources: ["secrets"], verbs: ["create"]}'
@@ -252,7 +252,7 @@ def test_a_change_of_what_was_changed_meanwhile_is_refused(api: Api, tmp_path: P
 
 @pytest.mark.parametrize("api", [[conflicts("kubectl", "helm")]], indirect=True)
 def test_a_field_that_another_manager_has_set_is_named_with_it(api: Api, tmp_path: Path) -> None:
-    with pytest.raises(FieldConflict, match=r'"kubectl" has set \.data\.x; "helm" has set \.data\.y'):
+    with pytest.raises(FieldConflict, match=r'"kubectl" owns \.data\.x; "helm" owns \.data\.y'):
         kube(tmp_path, api.server_port).apply(SECRET)
 
 
