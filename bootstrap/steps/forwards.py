@@ -26,7 +26,7 @@ from rayside.dap.one_request import no_answer
 from rayside.errors import ClusterUnreachable, NotRunning
 from rayside.private_file import write_private
 from rayside.reach import supervisor
-from rayside.reach.carrier import Speaks
+from rayside.reach.editor_connection import Speaks
 from rayside.reach.programs import Kubectl
 from rayside.reach.supervisor import Forward, document
 

@@ -15,7 +15,7 @@ from bootstrap.steps.forwards import UNANSWERED
 from bootstrap.steps.machine_checks import require_port
 from rayside.private_file import write_private
 from rayside.reach import supervisor
-from rayside.reach.carrier import Speaks
+from rayside.reach.editor_connection import Speaks
 from rayside.reach.programs import Program
 from rayside.reach.supervisor import Forward, document
 

@@ -23,7 +23,7 @@ from bootstrap.steps.ray_cluster import secret
 from bootstrap.steps.their_ray import TheirRay
 from bootstrap.targets.existing_cluster import Cluster
 from rayside.ray import authentication
-from rayside.reach.carrier import Speaks
+from rayside.reach.editor_connection import Speaks
 from rayside.reach.programs import Kubectl, Program, Ssh
 from rayside.reach.supervisor import forwarded
 

@@ -1,4 +1,4 @@
-"""Timeouts of a carrier: for a way, for a relay, and before an editor may attach again."""
+"""Timeouts of an editor's connection: for a way, for a relay, and before an editor may attach again."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ class Run:
 
 
 class Way:
-    """A connection through a run, as `carrier` takes one."""
+    """A connection through a run: a `Way` of editor_connection.py."""
 
     def __init__(self, run: Run, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.run, self.writer, self._reader = run, writer, reader

@@ -27,7 +27,7 @@ from rayside.errors import PortTaken, RaysideError, StrangerListens
 from rayside.event_loop import background_loop, within
 from rayside.loopback import require_own
 from rayside.ports import port_holder
-from rayside.reach.carrier import Carrier, Speaks
+from rayside.reach.editor_connection import EditorConnection, Speaks
 from rayside.reach.patience import USUAL, Pace, Patience
 from rayside.reach.programs import Kubectl, Program, Ssh
 from rayside.reach.run import CHUNK, Run, Way
@@ -188,10 +188,10 @@ class Port:
             if self._forward.own_clients:
                 require_own(writer.get_extra_info("socket"))
             if self._forward.speaks == "dap":
-                carrier = Carrier(
+                connection = EditorConnection(
                     reader, writer, self._open, log=self._tell, patience=self._patience, pace=self._pace
                 )
-                await carrier.run()
+                await connection.run()
                 return
             way = await self._open()
             try:

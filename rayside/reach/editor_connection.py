@@ -47,7 +47,7 @@ class Way(Protocol):
     async def close(self) -> None: ...
 
 
-class Carrier:
+class EditorConnection:
     """Serves one editor, in `run`.
 
     Args:

@@ -21,8 +21,8 @@ from rayside.dap.additions import (
     WAY_LOST,
 )
 from rayside.dap.framing import Decoder, Message, encode
-from rayside.reach import carrier
-from rayside.reach.carrier import Carrier, Way
+from rayside.reach import editor_connection
+from rayside.reach.editor_connection import EditorConnection, Way
 from rayside.reach.editor_state import Exchange, answer, end, is_relay_ending, waiting
 from rayside.reach.patience import Pace, Patience
 from rayside.relay.attach import Presence
@@ -162,7 +162,7 @@ def test_editors_attach_again_at_once_only_after_a_session_that_lasted() -> None
     assert [pace.after(seconds) for seconds in (3_600, 1)] == [0, 1]
 
 
-# --- a carrier's own life -------------------------------------------------------------------
+# --- its own life ---------------------------------------------------------------------------
 
 
 class ScriptedWay:
@@ -202,10 +202,10 @@ async def carried(
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            carrier_ = Carrier(
+            connection = EditorConnection(
                 reader, writer, open_way, log=lambda text: None, patience=patience, pace=Pace()
             )
-            await carrier_.run()
+            await connection.run()
         finally:
             writer.close()
             done.set()
@@ -267,7 +267,7 @@ async def test_an_editor_is_heard_though_its_way_has_not_taken_what_it_said_last
 async def test_an_editor_that_has_left_is_not_kept_by_a_way_that_takes_no_farewell(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(carrier, "_GOODBYE", 0.1)
+    monkeypatch.setattr(editor_connection, "_GOODBYE", 0.1)
 
     way = ScriptedWay(beat=nothing, left=frozen)
     async with carried(way, Patience(every=3_600.0)) as (reader, _):
@@ -294,10 +294,12 @@ async def test_a_forward_that_ends_in_the_moment_its_editor_leaves_closes_the_wa
     way, ours, editors = ScriptedWay(beat=nothing, left=left), *socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=ours)
     patience = Patience(every=3_600.0)
-    carrier_ = Carrier(reader, writer, open_way, log=lambda _: None, patience=patience, pace=Pace())
-    running = asyncio.create_task(carrier_.run())
+    connection = EditorConnection(
+        reader, writer, open_way, log=lambda _: None, patience=patience, pace=Pace()
+    )
+    running = asyncio.create_task(connection.run())
     editors.send(encode(request(1, "attach")))
-    while not carrier_._exchange.attached:
+    while not connection._exchange.attached:
         await asyncio.sleep(0)
     editors.shutdown(socket.SHUT_WR)
     await asyncio.wait({running}, timeout=60)
