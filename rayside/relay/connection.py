@@ -95,7 +95,20 @@ class Connection:
 
     async def begin(self) -> None:
         """Learns whether the debuggee can import our package, of this version. Raises DebuggerGone."""
-        self.protocol = await self.literal(call(evaluated.begin, self._name), timeout=ATTACHING)
+        self.protocol = await self.literal(self.begins, timeout=ATTACHING)
+
+    @property
+    def begins(self) -> str:
+        """Returns an expression that gives the debuggee's PROTOCOL; None where it has another `rayside`.
+
+        To import that would run it: it may be the program.
+        """
+        package, _, module = evaluated.__name__.partition(".")
+        found = f"__import__('importlib.util').util.find_spec({package!r})"
+        places = f"getattr({found}, 'submodule_search_locations', None) or ()"
+        file = f"each + '/{module.replace('.', '/')}/__init__.py'"
+        is_ours = f"any(__import__('os.path').path.isfile({file}) for each in {places})"
+        return f"{call(evaluated.begin, self._name)} if {is_ours} else None"
 
     @property
     def has_package(self) -> bool:

@@ -33,6 +33,8 @@ _NAMESPACE = b"rayside"
 
 
 _FAILURE = "the driver is debugged from ray.init on"
+# As `-m`, which would look for our modules in the current folder first: others may write there.
+_RUN = "import runpy, sys; sys.path.remove(''); runpy.run_module(sys.argv[1], run_name='__main__')"
 
 
 def begin() -> None:
@@ -47,7 +49,7 @@ def begin() -> None:
         return
     if config.attach_timeout <= 0:
         return
-    command = [sys.executable, "-m", f"{__package__}.early"]
+    command = [sys.executable, "-c", _RUN, __name__]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     failure: object = "interrupted"
     try:

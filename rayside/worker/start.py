@@ -27,6 +27,7 @@ _PACKAGE, _OURS = "rayside", "_rayside_start"
 _DRIVER, _JOB = "rayside.worker.driver.on_init", "RAY_JOB_CONFIG_JSON_ENV_VAR"
 # config.py. Only a field's own quotes have no backslash before them: two fields are read without `json`.
 _CONFIG, _STARTED, _PARENTS = "RAYSIDE_DEBUG", '"started": true', '"parents": "'
+_LONGEST, _MOST_PARENTS = 100_000, 4  # Linux takes no variable of 128 KiB
 
 
 class _Finder:
@@ -57,12 +58,24 @@ class _Finder:
 
 
 class _Around:
-    """Finds the package around this file, and nothing else; it is asked last."""
+    """Finds the package around this file, unless the path has a module or a package of that name.
+
+    A folder without an `__init__.py`, as a clone in a home folder, is none.
+    """
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        return _spec(name) if name == _PACKAGE else None
+        if name != _PACKAGE:
+            return None
+        found = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if found is not None and found.has_location:
+            return found
+        ours = _spec(name)
+        if found is not None and ours is not None:
+            assert ours.submodule_search_locations is not None
+            ours.submodule_search_locations += found.submodule_search_locations or []
+        return ours
 
 
 def _spec(name: str) -> importlib.machinery.ModuleSpec | None:
@@ -89,7 +102,7 @@ def _is_debugged(names: str) -> bool:
     import _socket
     import errno
 
-    for name in names.split(":"):
+    for name in names.split(":")[:_MOST_PARENTS]:
         try:
             connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
             connection.setblocking(False)  # A parent that stands still takes nobody, for as long as it does.
@@ -110,10 +123,16 @@ def _begin() -> None:
         try:
             import json
 
-            os.environ[_CONFIG] = json.dumps({**json.loads(config), "started": True})
+            text = json.dumps({**json.loads(config), "started": True})
         except (TypeError, ValueError, RecursionError):
             return  # `ray.init` will say so.
+        if len(text) > _LONGEST:
+            return  # No program could be started with it.
+        os.environ[_CONFIG] = text
         try:
+            found = importlib.util.find_spec(_PACKAGE)
+            if found is not None and found.submodule_search_locations is None:
+                raise ImportError(f"{found.origin} is another module of that name")  # and may be the program
             importlib.import_module("rayside.worker.early").begin()
         except Exception as error:  # It is an earlier Rayside's package, or an environment that is not ours.
             sys.stderr.write(f"rayside: the driver is debugged from ray.init on: {error}\n")
@@ -125,6 +144,5 @@ def _begin() -> None:
 
 # Some Pythons read the files of site-packages twice, by way of lib and of lib64.
 if not any(type(finder).__module__ == __name__ for finder in sys.meta_path):
-    sys.meta_path.insert(0, _Finder())
-    sys.meta_path.append(_Around())
+    sys.meta_path[:0] = [_Finder(), _Around()]
     _begin()

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from bootstrap.settings import ROOT
+from rayside.relay.connection import Connection
+from rayside.relay.debuggee import Debuggee
+from rayside.worker.evaluated import PROTOCOL
 
 pytestmark = pytest.mark.gate
 
@@ -27,7 +30,11 @@ JOB = json.dumps({"runtime_env": {}, "metadata": {"job_submission_id": "j1"}})
 
 
 def run(
-    tmp_path: Path, ray: str = "", path: Path = ROOT, env: dict[str, str] | None = None
+    tmp_path: Path,
+    ray: str = "",
+    path: Path = ROOT,
+    env: dict[str, str] | None = None,
+    cwd: Path | None = None,
 ) -> tuple[str, str]:
     """Returns what a driver prints whose Ray is that text."""
     program = tmp_path / "program.py"
@@ -43,6 +50,7 @@ def run(
     done = subprocess.run(
         [sys.executable, str(program)],
         env={**os.environ, **driver, **(env or {})},
+        cwd=cwd,
         capture_output=True,
         text=True,
         timeout=60,
@@ -101,6 +109,46 @@ def test_the_package_of_the_job_comes_before_the_one_beside_the_start_file(tmp_p
     assert "first line False" in output
     why = "No module named 'rayside.worker.early'"
     assert errors == f"rayside: the driver is debugged from ray.init on: {why}\n"
+
+
+@pytest.mark.parametrize("text", ["", "open('ran', 'a').write('!'); raise SystemExit"])
+def test_a_module_of_that_name_is_not_run(tmp_path: Path, text: str) -> None:
+    """In the current folder it may be anybody's; on the path it may be the program, and runs but once."""
+    current = tmp_path / "current"
+    (current / "rayside").mkdir(parents=True)
+    (current / "rayside" / "__init__.py").write_text("open('ran', 'a').write('!')")
+    run(tmp_path, cwd=current)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "rayside.py").write_text(text)
+    _, errors = run(tmp_path, path=tmp_path / "other", cwd=current)
+    assert "rayside.py is another module of that name" in errors
+    assert not (current / "ran").exists()
+
+
+@pytest.mark.parametrize(("path", "answer"), [(ROOT, [PROTOCOL]), (None, [None])])
+def test_the_relay_runs_no_module_of_that_name(tmp_path: Path, path: Path | None, answer: list[int]) -> None:
+    (tmp_path / "rayside.py").write_text("raise SystemExit")
+    connection = Connection(Debuggee("w1", "127.0.0.1", 1, 1, "127.0.0.1", "01000000"), lambda event: None)
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; print([eval(sys.argv[1])])", connection.begins],
+        cwd=ROOT.parent,
+        env={**os.environ, "PYTHONPATH": str(path or tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == f"{answer}\n", done.stderr
+
+
+def test_a_folder_of_that_name_does_not_hide_the_package(tmp_path: Path) -> None:
+    (tmp_path / "rayside").mkdir()
+    (tmp_path / "rayside" / "mine.py").touch()
+    program = (
+        f"import runpy, sys; runpy.run_path({str(ROOT / 'rayside/worker/start.py')!r})\n"
+        "import rayside.worker.evaluated, rayside.mine\n"
+        "print(rayside.worker.evaluated.__file__)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.strip() == str(ROOT / "rayside/worker/evaluated/__init__.py"), done.stderr
 
 
 def test_without_the_jobs_package_the_one_beside_the_start_file_is_there_and_nothing_else(
