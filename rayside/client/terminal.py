@@ -1,4 +1,4 @@
-"""Debugs in a terminal: one prompt for all the tasks that are stopped.
+"""Terminal debugger: one prompt for all the tasks that are stopped.
 
 The event loop runs in a thread of its own and the prompt in the main thread, so that Ctrl-C is the
 prompt's and never ends the connection in the middle of a request.
@@ -50,11 +50,8 @@ def run(
         timeout: seconds to wait for the first stop (default: 60).
         history: the file of the lines typed; made with mode 0600.
 
-    Returns:
-        0, or 130 where the user left with Ctrl-C, or the input that nobody typed ended without `quit`: upon
-        both what was stopped stays stopped.
-
-    Raises:
+    The exit code is 130 where the user left with Ctrl-C, or input from a file ended without `quit`: then what
+    was stopped stays stopped. Raises:
         DebuggerBusy: another debugger has the tasks, and is to keep them.
         NothingPaused: no task stopped within `timeout` seconds.
         RaysideError: the relay or Ray is gone, or another debugger took over.
