@@ -33,8 +33,8 @@ from bootstrap.steps.ray_beside import FOREIGN, RayBeside, authentication
 from bootstrap.steps.secret_file import SecretFile
 from rayside.errors import CommandFailed, RaysideError
 from rayside.private_file import write_private
+from rayside.ray.job_folders import RESOURCES, unpacked
 from rayside.ray.metadata import WORKING_DIR
-from rayside.ray.paths import RESOURCES, unpacked
 from rayside.ray.records import Job
 
 SOURCE = ROOT / "image" / "workspace"

@@ -11,7 +11,7 @@ from rayside import versions
 from rayside.errors import InvalidArgument
 from rayside.options import seconds
 from rayside.ray.time_limits import DAY, RAISED
-from rayside.worker.config import VARIABLE, Config, with_package
+from rayside.worker.debug_config import VARIABLE, Config, with_package
 
 _OVERRIDE = "RAY_OVERRIDE_JOB_RUNTIME_ENV"
 _PACKAGE = Path(rayside.__file__).parent

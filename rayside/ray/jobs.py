@@ -24,8 +24,8 @@ from rayside.errors import (
 )
 from rayside.loopback import require_own_listener
 from rayside.ray import outcome
+from rayside.ray.job_folders import MOST_LINKS
 from rayside.ray.metadata import DEBUG, LOCAL_ROOTS, PY_MODULES, USER, USER_VARIABLE, WORKING_DIR
-from rayside.ray.paths import MOST_LINKS
 from rayside.ray.runtime_env import URI, image_of, require_alone
 from rayside.ray.runtime_env import read as read_environment
 from rayside.ray.time_limits import RAISED

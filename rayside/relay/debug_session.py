@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from rayside.dap.additions import BUSY, DEBUGGER_LEFT, RELAY_ENDING, TAKEN_OVER
 from rayside.dap.framing import Message
 from rayside.plain import some_of
-from rayside.relay.attach import mappings_of, options_of
+from rayside.relay.attach_request import mappings_of, options_of
 from rayside.relay.config import Masking
 from rayside.relay.configuration import Configuration
 from rayside.relay.debuggee import Debuggee, Discovery
@@ -29,9 +29,9 @@ from rayside.relay.translation import Ids
 from rayside.relay.worker import Claims, Worker, Workers
 from rayside.users import sees
 from rayside.worker.children import EVENT as CHILD
+from rayside.worker.evaluated.held_calls import EVENT as REMOTE_CALL
 from rayside.worker.evaluated.prints import EVENT as PRINTED
 from rayside.worker.evaluated.reached import EVENT
-from rayside.worker.evaluated.remote_calls import EVENT as REMOTE_CALL
 from rayside.worker.evaluated.telling import Bucket
 
 # Limits of one debuggee's stops a second, and of its stops at once and threads: more than any program has;

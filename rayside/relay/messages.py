@@ -25,10 +25,10 @@ from rayside.relay.schemas import (
     record,
 )
 from rayside.worker.children import EVENT as CHILD
+from rayside.worker.evaluated.held_calls import EVENT as REMOTE_CALL
+from rayside.worker.evaluated.held_calls import MOST_FRAMES
 from rayside.worker.evaluated.prints import EVENT as PRINTED
 from rayside.worker.evaluated.reached import EVENT as REACHED
-from rayside.worker.evaluated.remote_calls import EVENT as REMOTE_CALL
-from rayside.worker.evaluated.remote_calls import MOST_FRAMES
 from rayside.worker.handshake import AUTHORIZE, CHALLENGE, DEBUG, LONGEST_USER
 
 # The longest message of a debuggee that is taken, in bytes: it may hold a value that is copied whole. A list
@@ -128,7 +128,7 @@ EVENTS: dict[str, Record] = {
     ),
     # The event of rayside/worker/children.py: this process has started another one.
     CHILD: _CHILD,
-    # Our event (of evaluated/remote_calls.py and task_starts.py) says which task a step goes into.
+    # Our event (of evaluated/held_calls.py and task_starts.py) says which task a step goes into.
     REMOTE_CALL: record(
         "key",
         "what",

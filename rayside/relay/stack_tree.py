@@ -12,8 +12,8 @@ from typing import Any
 from rayside.relay.fan_out import LACKS, SILENT, Answer, taken
 from rayside.relay.schemas import Flag, Many, NotDap, Number, Rule, Text, record
 from rayside.relay.worker import Worker
-from rayside.worker.evaluated.stacks import LONGEST, MOST_FRAMES, stacks
-from rayside.worker.evaluated.stacks import MOST as MOST_THREADS
+from rayside.worker.evaluated.thread_stacks import LONGEST, MOST_FRAMES, stacks
+from rayside.worker.evaluated.thread_stacks import MOST as MOST_THREADS
 
 # The most characters of a tree in JSON: an editor that leaves more than 16 MiB unread is dropped (editor.py).
 MOST = 8_000_000
@@ -164,7 +164,7 @@ async def read_stacks(worker: Worker, rule: Rule, timeout: float) -> Answer:
 
 
 class _FrameRule:
-    """Takes a frame as stacks.py sends it; each new one once, for a thousand processes have the same."""
+    """Takes a frame as thread_stacks.py sends it; each one once, for a thousand processes have the same."""
 
     def __init__(self, local: Callable[[str], str | None]) -> None:
         self._local = local

@@ -26,7 +26,7 @@ from rayside.relay.schemas import Refused, Rule
 from rayside.relay.source_files import Files
 from rayside.relay.stack_tree import Thread, merged, read_stacks, rule_of
 from rayside.relay.worker import Configure, NotWanted, Worker
-from rayside.worker.evaluated.stacks import LONGEST
+from rayside.worker.evaluated.thread_stacks import LONGEST
 
 # So many are visited at once: of a thousand at once each would answer late.
 _VISITS = 64

@@ -19,7 +19,7 @@ from typing import Any
 
 from rayside.relay_actor.actor_by_id import ActorTable
 from rayside.worker import ray_process
-from rayside.worker.config import Config
+from rayside.worker.debug_config import Config
 
 ANSWER, FILE = "RAYSIDE_OPENING ", "opening.json"
 OPENED, BUSY, NOT_POSSIBLE = "opened", "busy", "not possible"

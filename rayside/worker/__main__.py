@@ -7,7 +7,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from .config import LONGEST_WAIT
+from .debug_config import LONGEST_WAIT
 from .driver import debug
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from . import child, tracing, workarounds
 from .children import Children
-from .config import Config
+from .debug_config import Config
 from .listener import Listener, rays_token
 
 # pydevd reads these variables when it is first imported. Python 3.12's post-mortem shows the user's frames

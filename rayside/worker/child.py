@@ -23,7 +23,7 @@ from typing import Any
 
 from . import tracing
 from .children import PATIENCE, Children, descends, peer
-from .config import Config
+from .debug_config import Config
 from .listener import Listener
 
 # A child waits so many seconds for the debugger: it has been told, and attaches in some tenths of one.

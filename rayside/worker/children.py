@@ -1,7 +1,7 @@
 """Parent of child processes that are debugged as well: tells its debugger of each, while that wants it.
 
 A fork, and a Python that this one starts, asks at a socket of Linux's abstract names, which leaves no file
-behind; child.py has that side. The field `parents` of config.py names the socket. Both sides look at the
+behind; child.py has that side. The field `parents` of debug_config.py names the socket. Both look at the
 other's user, as Linux knows it, and at whether one descends from the other: other users of the machine get
 nothing, nor do processes that only have the variable or the name. Nor does a child in namespaces of its own:
 who is kept apart from its parent is not to have Ray's token.
@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import config, tracing
+from . import debug_config, tracing
 
 # The attribute of pydevd's debugger that has the process's `Children`, for the relay.
 ATTRIBUTE = "rayside_children"
@@ -122,7 +122,7 @@ class Children:
     def announce(self) -> None:
         """Makes programs that this process starts from now on ask it for a debugger; on Linux alone."""
         if sys.platform == "linux":
-            config.add_parent(self._name)
+            debug_config.add_parent(self._name)
 
     @property
     def are_taken(self) -> bool:

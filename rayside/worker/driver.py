@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from . import attach, handshake, ray_process
-from .config import VARIABLE, Config, change, forget, with_package
+from .debug_config import VARIABLE, Config, change, forget, with_package
 
 _JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 _HOOK, _OVERRIDE = "RAY_RUNTIME_ENV_HOOK", "RAY_OVERRIDE_JOB_RUNTIME_ENV"

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import attach
-from .config import Config, change
+from .debug_config import Config, change
 from .handshake import DRIVER
 from .listener import rays_token
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import attach, tracing
-from .config import Config
+from .debug_config import Config
 
 # These are keys in Ray's internal key-value store, one pair a job; the values are wall-clock times.
 _NAMESPACE = b"rayside"

@@ -36,7 +36,7 @@ TABLE = json.dumps(
     }
 )
 FRAMES = 8
-# Five threads of twenty frames each, as `rayside.worker.evaluated.stacks` answers.
+# Five threads of twenty frames each, as `rayside.worker.evaluated.thread_stacks` answers.
 STACKS = json.dumps(
     {
         "threads": [

@@ -19,7 +19,7 @@ import pytest
 
 from bootstrap.settings import ROOT
 from rayside.dap.framing import Message
-from rayside.worker.config import VARIABLE, Config
+from rayside.worker.debug_config import VARIABLE, Config
 from tests.integration.pythons import each_python, hows_environment, python_of
 from tests.integration.relay_debuggees import Process, Session, relay_over
 
@@ -82,7 +82,7 @@ ASK = '''
 import os, socket, sys, time
 sys.path.insert(0, sys.argv[1])
 from rayside.worker import child
-from rayside.worker.config import Config
+from rayside.worker.debug_config import Config
 parent, name = os.getpid(), Config.read().parents.split(":")[0]
 if sys.argv[2] == "orphan":
     if os.fork():

@@ -19,7 +19,7 @@ from rayside.dap.framing import Message
 from rayside.errors import NotRunning
 from rayside.relay import stacks
 from rayside.relay.lifecycle import SETTLING
-from rayside.worker.evaluated.stacks import LONGEST, MOST, MOST_FRAMES
+from rayside.worker.evaluated.thread_stacks import LONGEST, MOST, MOST_FRAMES
 from tests.integration.rayside.test_relay_scripted import Scripted, scripted
 from tests.integration.relay_debuggees import TOKEN, Wire, relay_over
 from tests.patience import PATIENCE

@@ -18,8 +18,8 @@ from rayside.dap.framing import Message
 from rayside.relay import messages
 from rayside.relay.connection import call
 from rayside.worker import evaluated
-from rayside.worker.evaluated import reached, remote_calls, task_starts
-from rayside.worker.evaluated.remote_calls import EVENT, MOST_FRAMES
+from rayside.worker.evaluated import held_calls, reached, task_starts
+from rayside.worker.evaluated.held_calls import EVENT, MOST_FRAMES
 from rayside.worker.evaluated.task_starts import PATIENCE as WAITS
 from tests.integration.pythons import Debuggee, debuggee, each_python, hows_environment, python_of
 from tests.patience import PATIENCE
@@ -230,7 +230,7 @@ async def played(version: str, how: str, folder: Path) -> AsyncIterator[Process]
     with debuggee(python_of(version), folder, _BEGIN + _RAY + _PROGRAM, [how], environment) as running:
         await running.attach()
         await running.evaluate(call(evaluated.begin, "a"))
-        assert await running.evaluate(call(remote_calls.begin)) == "True"
+        assert await running.evaluate(call(held_calls.begin)) == "True"
         yield Process(running)
         await running.client.disconnect()
 

@@ -31,7 +31,7 @@ from rayside.ray import authentication
 from rayside.ray.debug import Debug
 from rayside.ray.state import Dashboard
 from rayside.worker import driver
-from rayside.worker.config import change
+from rayside.worker.debug_config import change
 
 CARRIED = "/cache/bytecode", "/cache/debugpy"
 URL = "http://head.example:8265"

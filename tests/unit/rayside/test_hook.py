@@ -15,7 +15,7 @@ from rayside.ray.debug import REQUIREMENTS, Debug
 from rayside.ray.metadata import DEBUG, PY_MODULES, WORKING_DIR
 from rayside.ray.time_limits import RAISED
 from rayside.worker import driver
-from rayside.worker.config import VARIABLE, Config, with_package
+from rayside.worker.debug_config import VARIABLE, Config, with_package
 
 DEBUGPY = "debugpy==1.8.22"
 

@@ -8,8 +8,8 @@ import pytest
 
 from bootstrap.settings import ROOT
 from rayside.ray import jobs
+from rayside.ray.job_folders import RESOURCES, PathMap, unpacked
 from rayside.ray.metadata import LOCAL_ROOTS, PY_MODULES, WORKING_DIR
-from rayside.ray.paths import RESOURCES, PathMap, unpacked
 from rayside.ray.records import Job
 
 

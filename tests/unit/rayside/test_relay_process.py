@@ -26,8 +26,8 @@ from bootstrap.steps.local_ray import RayHead
 from bootstrap.steps.relay import LocalRelay
 from rayside.dap.paused_task import PausedTask
 from rayside.errors import NotRunning
+from rayside.ray.job_folders import PathMap
 from rayside.ray.metadata import WORKING_DIR
-from rayside.ray.paths import PathMap
 from rayside.ray.records import Job, RunningTask
 from rayside.relay.cluster import ClusterDebuggees
 from rayside.relay.config import Config, Masking

@@ -19,8 +19,8 @@ from rayside.relay.remote_calls import MOST_FRAMES as MOST_SHOWN
 from rayside.relay.source_files import Files
 from rayside.relay.translation import Ids
 from rayside.relay.worker import Worker, Workers
+from rayside.worker.evaluated.held_calls import EVENT, MOST_FRAMES, begin
 from rayside.worker.evaluated.reached import answered as told
-from rayside.worker.evaluated.remote_calls import EVENT, MOST_FRAMES, begin
 from rayside.worker.evaluated.task_starts import expect
 from tests.played import played
 

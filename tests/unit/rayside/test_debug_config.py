@@ -11,8 +11,8 @@ import pytest
 
 import rayside
 from bootstrap.steps.local_ray import START
-from rayside.worker import children, config, driver, ray_process
-from rayside.worker.config import VARIABLE, Config
+from rayside.worker import children, debug_config, driver, ray_process
+from rayside.worker.debug_config import VARIABLE, Config
 
 FULL = Config(
     attach_timeout=2.5,
@@ -90,13 +90,13 @@ def test_a_job_and_its_debugger_leave_each_other_what_is_theirs(monkeypatch: pyt
     children.Children({}).announce()
     own, *others = Config.read().parents.split(":")
     assert own.startswith(f"rayside-{os.getpid()}-") and others == FULL.parents.split(":")
-    config.forget()
+    debug_config.forget()
     assert Config.read() == Config(parents=":".join([own, *others]))
     for _ in range(9):
         children.Children({}).announce()
     assert len(Config.read().parents.split(":")) == 4
     monkeypatch.setenv(VARIABLE, Config(attach_timeout=1).text())
-    config.forget()
+    debug_config.forget()
     assert VARIABLE not in os.environ
     # A plain `breakpoint()` opens its port also where the variable is malformed.
     monkeypatch.setenv(VARIABLE, "[")
