@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ParamSpec
@@ -36,6 +37,13 @@ ATTACHING = 600.0
 # Without a mapping, debugpy says that a file which the editor can't see isn't there; with one that
 # matches nothing, it serves the text.
 _NOWHERE = {"localRoot": "/rayside/nowhere", "remoteRoot": "/rayside/nowhere"}
+
+# The most characters of a result that is read as Python: they take up to a hundred times their memory. One
+# text costs little, so it may be longer: large answers are JSON in a text. Its escapes are left out before it
+# is matched: an expression that also matches them takes a hundred times the memory.
+_LONGEST = 200_000
+_ESCAPE = re.compile(r"\\.")
+_ONE_TEXT = re.compile(r"""\['[^'\\\n]*'\]|\["[^"\\\n]*"\]""")
 
 _P = ParamSpec("_P")
 
@@ -217,8 +225,11 @@ class Connection:
 
 
 def _literal(body: Message) -> object:
+    result = str(body.get("result", ""))
+    if len(result) > _LONGEST and not _ONE_TEXT.fullmatch(_ESCAPE.sub("", result)):
+        return None
     try:
-        return ast.literal_eval(str(body.get("result", "")))[0]
+        return ast.literal_eval(result)[0]
     except (ValueError, SyntaxError, TypeError, LookupError, RecursionError, MemoryError):
         return None
 

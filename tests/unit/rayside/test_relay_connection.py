@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import tracemalloc
 from collections.abc import Callable, Coroutine, Iterator
 from types import ModuleType
 from typing import Any
@@ -104,6 +105,44 @@ async def test_what_has_changed_python_for_good_stays(debugged: Debugged) -> Non
     await Debugged().begin()
     assert sys.modules[stopping.__name__] is stopping
     assert stopping._reached() is sys.modules[_REACHED]
+
+
+class Answering(Debugged):
+    """Gets the same result for everything."""
+
+    def __init__(self, result: str) -> None:
+        super().__init__()
+        self._result = result
+
+    async def run(self, expression: str, timeout: float, frame: int | None = None) -> Message:
+        return {"result": self._result}
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        "[" + "0," * 1_000_000 + "]",
+        "[" + "'a'," * 60_000 + "]",
+        "['" + "a" * 300_000 + "', 0]",
+        "['a'],['" + "b" * 300_000 + "']",
+        "['" + "\\" * 300_001 + "']",
+    ],
+    ids=["numbers", "texts", "a text and more", "two lists", "no end"],
+)
+def test_a_long_result_that_is_more_than_one_text_is_not_read(result: str) -> None:
+    tracemalloc.start()
+    assert asyncio.run(Answering(result).literal("x")) is None
+    assert tracemalloc.get_traced_memory()[1] < 16 * 1024 * 1024
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a" * 2_000_000, "'\\\n\"é" * 300_000, '{"it\'s": 1}' * 100_000],
+    ids=["plain", "escapes", "JSON"],
+)
+def test_one_long_text_comes_through(text: str) -> None:
+    assert asyncio.run(Answering(repr([text])).literal("x")) == text
 
 
 def test_who_asks_the_relay_waits_longer_than_the_relay_for_a_debuggee_that_resumes() -> None:
