@@ -8,7 +8,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rayside.dap.client import QUIETLY, Client
@@ -58,10 +58,10 @@ class Lines:
             return line
         for first, last in self.statements:
             if first <= line <= last:
-                return next((at for at in range(first, last + 1) if at in self.code), None)
-        function = self._function(line)
-        after = (at for at in sorted(self.code) if line < at and self._function(at) == function)
-        at = next(after, None)
+                return min((at for at in self.code if first <= at <= last), default=None)
+        after = sorted(at for at in self.code if line < at)
+        function, *functions = self._functions([line, *after])
+        at = next((at for at, its in zip(after, functions, strict=True) if its == function), None)
         if at is None or function is not None:
             return at
         # A comment at the end of a function is not the next function's.
@@ -74,9 +74,15 @@ class Lines:
     def _indent(self, line: int) -> int:
         return self.indents[line - 1] if 0 < line <= len(self.indents) else 0
 
-    def _function(self, line: int) -> tuple[int, int] | None:
-        """Returns the innermost function whose body the line is in."""
-        return max((span for span in self.functions if span[0] < line <= span[1]), default=None)
+    def _functions(self, lines: Iterable[int]) -> Iterator[tuple[int, int] | None]:
+        """Yields, for lines in ascending order, the innermost function whose body each is in."""
+        later, begun = sorted(self.functions, reverse=True), []
+        for at in lines:
+            while later and later[-1][0] < at:
+                begun.append(later.pop())
+            while begun and begun[-1][1] < at:
+                begun.pop()
+            yield begun[-1] if begun else None
 
 
 def _pairs(numbers: list[int]) -> tuple[tuple[int, int], ...]:

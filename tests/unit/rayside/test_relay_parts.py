@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -340,6 +341,19 @@ def test_a_table_that_does_not_fit_together_harms_nobody() -> None:
     lines = Lines.read({"code": [9, 50], "statements": [3, 1, 7], "functions": [5, 2], "indents": []})
     assert lines is not None
     assert [lines.nearest(line) for line in (1, 5, 9, 99)] == [9, 9, 9, None]
+
+
+def test_the_nearest_line_costs_little_in_a_table_of_many_lines_and_functions() -> None:
+    many = range(1, 30_001)
+    nested = [number for first in many for number in (first, 100_000)]
+    numbers = {"code": [*many], "statements": [], "functions": nested, "indents": []}
+    lines = Lines.read({**numbers, "code": [at + 40_000 for at in many]})
+    beside = Lines.read({**numbers, "functions": [at for first in many for at in (first, first)]})
+    assert lines is not None and beside is not None
+    began = time.process_time()
+    assert lines.nearest(1) is None  # every line with code is in a function
+    assert beside.nearest(0) == 1
+    assert time.process_time() - began < 5
 
 
 # --- what an editor asked for ------------------------------------------------------------------
