@@ -45,6 +45,9 @@ _LONGEST = 200_000
 _ESCAPE = re.compile(r"\\.")
 _ONE_TEXT = re.compile(r"""\['[^'\\\n]*'\]|\["[^"\\\n]*"\]""")
 
+# No PROTOCOL is as high. It is shown, and Python refuses to show an integer of thousands of digits.
+_PROTOCOLS = 10**6
+
 _P = ParamSpec("_P")
 
 
@@ -53,12 +56,13 @@ class Connection:
 
     Attributes:
         patience: seconds for an answer: many before the debuggee runs, for all has to be set by then.
-        protocol: the PROTOCOL of the package that the debuggee has; None where it can't import it.
+        protocol: the PROTOCOL of the package that the debuggee has; None where it can't import it, and where
+            it answers anything else.
     """
 
     def __init__(self, debuggee: Debuggee, on_event: OnEvent) -> None:
         self.patience = ATTACHING
-        self.protocol: object = None
+        self.protocol: int | None = None
         self._debuggee, self._on_event = debuggee, on_event
         self._client: Client | None = None
         # Those that an editor asked for, and those of ours that run the user's code.
@@ -103,7 +107,8 @@ class Connection:
 
     async def begin(self) -> None:
         """Learns whether the debuggee can import our package, of this version. Raises DebuggerGone."""
-        self.protocol = await self.literal(self.begins, timeout=ATTACHING)
+        found = await self.literal(self.begins, timeout=ATTACHING)
+        self.protocol = found if type(found) is int and 0 <= found < _PROTOCOLS else None
 
     @property
     def begins(self) -> str:

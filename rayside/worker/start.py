@@ -25,7 +25,7 @@ _RAYS_OWN = "ray.util.debugpy"
 _PACKAGE, _OURS = "rayside", "_rayside_start"
 # Only the drivers of jobs with --debug have these two (jobs.py).
 _DRIVER, _JOB = "rayside.worker.driver.on_init", "RAY_JOB_CONFIG_JSON_ENV_VAR"
-# debug_config.py. Only a field's own quotes have no backslash before them: two fields are read without `json`.
+# debug_config.py. Only a field's own quotes have no backslash before them: two are read without `json`.
 _CONFIG, _STARTED, _PARENTS = "RAYSIDE_DEBUG", '"started": true', '"parents": "'
 _LONGEST, _MOST_PARENTS = 100_000, 4  # Linux takes no variable of 128 KiB
 

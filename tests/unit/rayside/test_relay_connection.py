@@ -145,6 +145,13 @@ def test_one_long_text_comes_through(text: str) -> None:
     assert asyncio.run(Answering(repr([text])).literal("x")) == text
 
 
+@pytest.mark.parametrize("found", ["0x1" + "0" * 10_000, "1000000", "-1", "True", "1.0", "'1'"])
+def test_a_forged_version_is_none(found: str) -> None:
+    debugged = Answering(f"[{found}]")
+    asyncio.run(debugged.begin())
+    assert debugged.protocol is None and not debugged.has_package
+
+
 def test_who_asks_the_relay_waits_longer_than_the_relay_for_a_debuggee_that_resumes() -> None:
     evaluations_end, breakpoints_are_set = GRACE + 2 * SOON, SOON
     assert BESIDE + evaluations_end + breakpoints_are_set + PATIENCE < REQUEST_TIMEOUT
