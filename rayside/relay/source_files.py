@@ -208,6 +208,8 @@ async def find_installed(
     found: dict[str, tuple[str, str]] = {}
     for path, answer in answers.items() if isinstance(answers, dict) else ():
         kind, files = answer if isinstance(answer, tuple) and len(answer) == 2 else ("", [])
+        if not (isinstance(kind, str) and isinstance(files, list)):
+            continue
         files = [each for each in files if isinstance(each, str) and len(each) <= _LONGEST_PATH]
         if path in wanted and kind in _NOTES and files:
             note = _NOTES[kind].format(line(", ".join(files), _LONGEST_PATH))

@@ -17,6 +17,7 @@ from rayside.errors import RequestFailed
 from rayside.relay.connection import GRACE, PATIENCE, SOON, Connection
 from rayside.relay.debuggee import Debuggee
 from rayside.relay.lifecycle import BESIDE
+from rayside.relay.source_files import find_installed
 from rayside.worker import evaluated
 from rayside.worker.evaluated import reached, telling
 from tests.played import played
@@ -150,6 +151,17 @@ def test_a_forged_version_is_none(found: str) -> None:
     debugged = Answering(f"[{found}]")
     asyncio.run(debugged.begin())
     assert debugged.protocol is None and not debugged.has_package
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["([], ['f'])", "({}, ['f'])", "('same', 5)", "('same', None)", "('same', [5])", "('same',)", "5"],
+)
+def test_what_is_no_answer_for_a_file_leaves_the_others_found(answer: str) -> None:
+    debugged = Answering(f"[{{'/a.py': {answer}, '/b.py': ('same', ['/there/b.py'])}}]")
+    debugged.protocol = evaluated.PROTOCOL
+    found = asyncio.run(find_installed(debugged, {"/a.py": "", "/b.py": ""}, timeout=SOON))
+    assert {path: file for path, (file, _) in found.items()} == {"/b.py": "/there/b.py"}
 
 
 def test_who_asks_the_relay_waits_longer_than_the_relay_for_a_debuggee_that_resumes() -> None:
