@@ -129,6 +129,8 @@ class Channel(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             for message in self._decoder.feed(data):
+                if self.closed.is_set():  # whoever got an earlier one may have closed it
+                    return
                 self._receive(message)
         except FramingError as error:
             self._end(str(error))
@@ -216,6 +218,7 @@ class Channel(asyncio.Protocol):
         self._transport.write(encode(message))
         if self._transport.get_write_buffer_size() > MOST_UNREAD:
             self._end("it reads nothing any more")
+            self._transport.abort()  # a close would wait until all that is read
 
     def _receive(self, message: Message) -> None:
         kind = message.get("type")

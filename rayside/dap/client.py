@@ -289,5 +289,7 @@ class Client(Channel):
             with contextlib.suppress(RequestFailed, DebuggerGone):
                 await self.request("disconnect", {"terminateDebuggee": False}, timeout=timeout)
         self.close()
-        with contextlib.suppress(asyncio.TimeoutError):
+        try:
             await asyncio.wait_for(self.wait_closed(), timeout)
+        except asyncio.TimeoutError:  # it does not read what is left
+            self._transport.abort()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import socket
 import weakref
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
 from typing import TypeVar
 
 import pytest
 
+from rayside.dap.channel import MOST_UNREAD
 from rayside.dap.client import Client
+from rayside.dap.framing import Message, encode
 from rayside.errors import AttachFailed, DebuggerGone, RequestFailed
 from tests.unit.scripted_debuggee import ScriptedDebuggee, Turn, stopped
 
@@ -166,3 +170,43 @@ async def test_events_go_to_the_callback_in_order() -> None:
     debuggee.end()
     await soon(client.closed.wait())
     assert names == ["one", "two", "three"]
+
+
+async def test_after_a_close_nothing_more_of_what_came_together_is_delivered() -> None:
+    debuggee, events = ScriptedDebuggee(), list[Message]()
+
+    def take_one(event: Message) -> None:
+        events.append(event)
+        client.close()
+
+    client = await debuggee.connect("h", 1, on_event=take_one)
+    client.data_received(2 * encode({"seq": 0, "type": "event", **stopped()}))
+    assert len(events) == 1
+
+
+@contextlib.asynccontextmanager
+async def deaf_debuggee() -> AsyncIterator[Client]:
+    """Yields a connection to what accepts it and reads nothing."""
+    with socket.socket() as listening, contextlib.ExitStack() as accepted:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        listening.setblocking(False)
+        accepting = asyncio.ensure_future(asyncio.get_running_loop().sock_accept(listening))
+        client = await soon(Client.connect("127.0.0.1", listening.getsockname()[1]))
+        accepted.enter_context((await soon(accepting))[0])
+        yield client
+
+
+async def test_a_debuggee_that_reads_nothing_is_dropped_with_what_it_left_unread() -> None:
+    async with deaf_debuggee() as client:
+        with pytest.raises(DebuggerGone, match="reads nothing"):
+            await soon(client.request("evaluate", {"expression": "x" * 4 * MOST_UNREAD}))
+        await soon(client.wait_closed())
+
+
+async def test_leaving_a_debuggee_that_reads_nothing_keeps_nothing_for_it() -> None:
+    async with deaf_debuggee() as client:
+        client.asked("evaluate", {"expression": "x" * (MOST_UNREAD - 1_000)})
+        await soon(client.disconnect(timeout=0.05))
+        await soon(client.wait_closed())
