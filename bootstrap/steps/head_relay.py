@@ -173,7 +173,7 @@ class HeadRelay:
         return {
             "code": cache.key(*((ROOT / file).read_text() for file in DEBUGGER)),
             "digest": digest_of(self._token).hex(),
-            "masking": asdict(self.masking),
+            "masking": self.masking.document(),
             "user": self.instance.user,
             "ray": self.head.identity,
         }

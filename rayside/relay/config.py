@@ -47,6 +47,10 @@ class Masking:
     def rule(self) -> str:
         return f"{_USUAL},{self.names}"
 
+    def document(self) -> dict[str, str | bool]:
+        """Returns what may be in a file: everything but the token."""
+        return {"names": self.names, "values": self.values, "by_value": self.by_value}
+
 
 UNSET = Masking()
 
@@ -101,4 +105,5 @@ class Config:
 
     def document(self) -> str:
         """Returns the text that `read` reads."""
-        return json.dumps({**asdict(self), "token_file": str(self.token_file)})
+        document = {**asdict(self), "token_file": str(self.token_file), "masking": self.masking.document()}
+        return json.dumps(document)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import resource
@@ -16,14 +17,18 @@ import pytest
 import yaml
 
 from bootstrap.instance import configured
+from bootstrap.own_folder import make_own
 from bootstrap.processes import created
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.workspace_image import DEBUGGER, workspace_image
 from bootstrap.step import Condition
 from bootstrap.steps import marks
+from bootstrap.steps.head_relay import HeadRelay
 from bootstrap.steps.local_ray import RayHead
+from bootstrap.steps.preflight import Preflight
 from bootstrap.steps.relay import LocalRelay
+from bootstrap.steps.their_ray import TheirRay
 from rayside.dap.paused_task import PausedTask
 from rayside.errors import NotRunning
 from rayside.ray.job_folders import PathMap
@@ -264,6 +269,23 @@ def test_the_configuration_is_read_back_as_it_was_and_no_other(tmp_path: Path) -
             Config.read(file)
 
 
+def test_no_token_is_in_what_is_written_of_a_relay(tmp_path: Path) -> None:
+    masking = Masking("*iban*", r"DE\d+", by_value=True, token="a-token")
+    config = Config("127.0.0.1", 5678, "http://127.0.0.1:8265", Path("/x/token"), False, masking)
+    assert json.loads(config.document())["masking"] == {
+        "names": "*iban*",
+        "values": r"DE\d+",
+        "by_value": True,
+    }
+    instance = replace(configured(Settings(), "local"), location=tmp_path)
+    preflight: Any = Preflight
+    head = TheirRay(instance, tmp_path, preflight)
+    make_own(instance.folder)
+    head.token.write_text("a-token")
+    relay = HeadRelay(Shell(), instance, head, lambda: contextlib.nullcontext(""), masking)
+    assert "a-token" not in json.dumps(relay._spec)
+
+
 # --- the step of `local` -----------------------------------------------------------------
 
 
@@ -323,7 +345,7 @@ def test_the_process_runs_on_rays_python_and_no_secret_is_in_its_arguments_or_en
         "shared_files": True,
         "rays_token": True,
         "user": "",
-        "masking": {"names": "*iban*", "values": "", "by_value": False, "token": ""},
+        "masking": {"names": "*iban*", "values": "", "by_value": False},
     }
 
 
