@@ -63,7 +63,7 @@ class RelaySpec:
 
     def document(self) -> str:
         """Returns the text that `read` reads."""
-        return json.dumps(asdict(self))
+        return json.dumps({**asdict(self), "masking": self.masking.document()})
 
 
 @dataclass(frozen=True)
