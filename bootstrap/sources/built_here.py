@@ -18,10 +18,10 @@ from bootstrap.settings import (
 )
 from bootstrap.shell import Shell
 from bootstrap.sources.base_image import BaseImage
+from bootstrap.sources.debugger_files import ray_image_files
 from bootstrap.sources.extensions import Extensions
 from bootstrap.sources.go import Go, GoPrograms, built_oras, front_door
 from bootstrap.sources.image_build import ImageBuild
-from bootstrap.sources.ray_image import ray_image_files
 from bootstrap.sources.source import Source, supply
 from bootstrap.sources.workspace_image import workspace_image
 

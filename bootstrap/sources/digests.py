@@ -1,4 +1,4 @@
-"""Holds fetched files and images to their digests: recorded ones, else those of the first fetch."""
+"""Digests that fetched files and images have to have: recorded ones, else those of the first fetch."""
 
 from __future__ import annotations
 

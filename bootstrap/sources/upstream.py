@@ -8,11 +8,11 @@ from functools import cache
 from bootstrap.download import sha256
 from bootstrap.settings import DEBUGPY_VERSION, KUBERAY_VERSION, RAY_VERSION, ROOT
 from bootstrap.shell import Shell
+from bootstrap.sources.debugger_files import ray_image_files
 from bootstrap.sources.extensions import Extensions
 from bootstrap.sources.go import Go, GoPrograms, front_door
 from bootstrap.sources.image_build import ImageBuild
 from bootstrap.sources.pulled_image import PulledImage
-from bootstrap.sources.ray_image import ray_image_files
 from bootstrap.sources.releases import Releases
 from bootstrap.sources.source import Source, supply
 from bootstrap.sources.workspace_image import workspace_image

@@ -8,13 +8,10 @@ from pathlib import Path
 
 from bootstrap.download import sha256
 from bootstrap.settings import ROOT
+from bootstrap.sources.debugger_files import DEBUGGER
 from bootstrap.sources.extensions import own_files
 from bootstrap.sources.image_build import ImageBuild
 from bootstrap.sources.vsix import Extension
-
-_PACKAGE = sorted((ROOT / "rayside").rglob("*.py"))
-# The debugger, which the pod's relay and `image/workspace/submit` run.
-DEBUGGER = tuple(file.relative_to(ROOT).as_posix() for file in _PACKAGE)
 
 # What a workspace's user needs of a clone: the verbs, and the labs that are done in the pod.
 CLONE = (

@@ -15,12 +15,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bootstrap import cache
 from bootstrap.errors import NodesUnreachable, RelayNotStarted
 from bootstrap.instance import Instance
-from bootstrap.settings import ROOT
 from bootstrap.shell import Shell
-from bootstrap.sources.workspace_image import DEBUGGER
+from bootstrap.sources import debugger_files
 from bootstrap.step import Report, Status, missing, ready
 from bootstrap.steps.own_job import OwnJob, write_code
 from bootstrap.steps.their_ray import TheirRay
@@ -171,7 +169,7 @@ class HeadRelay:
     def _spec(self) -> dict[str, Any]:
         """Returns what it is begun for; one that was begun for something else is replaced."""
         return {
-            "code": cache.key(*((ROOT / file).read_text() for file in DEBUGGER)),
+            "code": debugger_files.code(),
             "digest": digest_of(self._token).hex(),
             "masking": self.masking.document(),
             "user": self.instance.user,

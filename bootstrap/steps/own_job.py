@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.settings import ROOT
-from bootstrap.sources.workspace_image import DEBUGGER
+from bootstrap.sources.debugger_files import DEBUGGER
 from bootstrap.step import until
 from rayside.errors import RaysideError
 from rayside.ray import jobs

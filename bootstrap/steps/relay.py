@@ -8,11 +8,9 @@ from typing import Any
 
 import psutil
 
-from bootstrap import cache
 from bootstrap.instance import Instance
-from bootstrap.settings import ROOT
 from bootstrap.shell import Shell
-from bootstrap.sources.workspace_image import DEBUGGER
+from bootstrap.sources import debugger_files
 from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps import marks
 from bootstrap.steps.background import Background
@@ -77,7 +75,7 @@ class LocalRelay:
         """Returns what it is started for; a relay that was started for something else is replaced."""
         return {
             "config": self._config.document(),
-            "code": cache.key(*((ROOT / file).read_text() for file in DEBUGGER)),
+            "code": debugger_files.code(),
             "ray": self.head.identity,
         }
 

@@ -23,7 +23,7 @@ import pytest
 
 from bootstrap import processes
 from bootstrap.settings import ROOT
-from bootstrap.sources.workspace_image import DEBUGGER
+from bootstrap.sources.debugger_files import DEBUGGER
 from bootstrap.steps import marks
 from rayside.dap.client import Client
 from rayside.dap.framing import encode

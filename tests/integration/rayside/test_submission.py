@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bootstrap.settings import ROOT
-from bootstrap.sources.workspace_image import DEBUGGER
+from bootstrap.sources.debugger_files import DEBUGGER
 from bootstrap.step import until
 from rayside.ray.records import Job
 from rayside.ray.state import Dashboard

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,13 @@ def test_a_head_that_has_ended_is_missing_with_its_last_words(
     assert status.condition is Condition.MISSING
     assert status.detail.endswith(f"; its log says: {last_words}")
     assert status.gave_up is gave_up
+
+
+def test_a_head_of_an_earlier_version_whose_start_file_is_gone_has_drifted(settings: Settings) -> None:
+    head = local_target(settings).head
+    head.pid_file.file.parent.mkdir(mode=0o700, exist_ok=True)
+    spec = {name: value for name, value in head.spec.items() if name != "start_file"}
+    head.pid_file.write(os.getpid(), spec=spec)
+    status = head.check()
+    assert status.condition is Condition.DRIFTED
+    assert status.detail.startswith("start_file is not set")

@@ -21,7 +21,8 @@ from bootstrap.own_folder import make_own
 from bootstrap.processes import created
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
-from bootstrap.sources.workspace_image import DEBUGGER, workspace_image
+from bootstrap.sources.debugger_files import DEBUGGER
+from bootstrap.sources.workspace_image import workspace_image
 from bootstrap.step import Condition
 from bootstrap.steps import marks
 from bootstrap.steps.head_relay import HeadRelay
