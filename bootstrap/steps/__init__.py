@@ -1,1 +1,1 @@
-"""Holds the steps, the things that can be made true: one noun a file."""
+"""Steps, the things that can be made true: one noun a file."""

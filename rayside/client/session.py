@@ -1,4 +1,4 @@
-"""Holds one connection to the debug relay: which tasks are stopped, how they resume, and how the job is.
+"""Session at the debug relay: which tasks are stopped, how they resume, and how the job is.
 
 It knows nothing of Ray or Kubernetes. The relay makes the cluster look like one process, in which each
 thread that stopped is a task; a `JobWatch` says when the job has ended, which no debugger can.

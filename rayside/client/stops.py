@@ -22,7 +22,7 @@ _RAISED = " (Current frame)"
 
 @dataclass(frozen=True)
 class Frame:
-    """Holds one frame of a stopped thread.
+    """One frame of a stopped thread.
 
     `path` is the local file, or the worker's own where it maps to none; only the relay has that file's text
     then, by `reference`. A label is no frame: it says what the frames below it are.

@@ -82,7 +82,7 @@ def _attached(options: AttachOptions, watch: JobWatch, console: Console, call: C
 
 
 class Terminal:
-    """Holds the conversation with the user, in `talk`."""
+    """The conversation with the user, in `talk`."""
 
     def __init__(self, session: Session, console: Console, call: Call) -> None:
         self._session = session

@@ -1,4 +1,4 @@
-"""Holds one DAP connection to one debuggee: to pydevd behind our own listener, or to debugpy's adapter.
+"""DAP client of one debuggee: connected to pydevd behind our own listener, or to debugpy's adapter.
 
 Our listener (rayside/worker/handshake.py) asks for a proof that the client knows the
 cluster's token; debugpy's adapter, in processes that we did not prepare, asks nobody for anything.

@@ -138,7 +138,7 @@ class Rendezvous(Generic[Debuggee]):
 
 @dataclass(frozen=True)
 class Result:
-    """Holds one debuggee's answer for one breakpoint; `line` is where it stops, 0 for a function."""
+    """One debuggee's answer for one breakpoint; `line` is where it stops, 0 for a function."""
 
     verified: bool
     line: int

@@ -1,4 +1,4 @@
-"""Holds the relay's connection to one debuggee: what is asked there, and whether it has our package."""
+"""The relay's connection to one debuggee: what is asked there, and whether it has our package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds one debug session: an editor's attachment to debuggees, with all that is kept for it.
+"""Debug session: an editor's attachment to debuggees, with all that is kept for it.
 
 What the editor asks for is answered by `EditorRequests`, and done by `Lifecycle`, which attaches to debuggees
 and detaches from them, by `Threads`, which stop and resume, and by `Configuration`, which has what they stop

@@ -22,7 +22,7 @@ _WITHOUT = "The debugpy of a task can give this filter no condition: there it st
 
 @dataclass(frozen=True)
 class ExceptionFilters:
-    """Holds one editor's exception filters.
+    """One editor's exception filters.
 
     Attributes:
         names: the filters that are on, each once.

@@ -1,4 +1,4 @@
-"""Holds one editor's connection to the relay: requests come in, responses and events go out."""
+"""One editor's connection to the relay: requests come in, responses and events go out."""
 
 from __future__ import annotations
 
