@@ -81,9 +81,6 @@ _LISTED_TOO: tuple[Kind, ...] = ((CORE, "namespaces"), (CORE, "nodes"), (CORE, "
 _SEVERAL = 5
 # In the namespace of a workshop's front door, where a host leads to it. docs/workshop.md has this, too.
 INGRESS = (Rule("networking.k8s.io", "ingresses", _OBJECT),)
-# In the namespace of the Ray cluster, where nodes pull the images of a workshop before its places start.
-# docs/workshop.md has these.
-IMAGES_ON_NODES = (Rule("apps", "daemonsets", _OBJECT),)
 # In the whole cluster, where the namespace has to be made.
 NAMESPACE = (Rule("", "namespaces", ("create", "patch", "delete")),)
 # In the whole cluster, where no operator is there: custom resources belong to no namespace.

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from bootstrap.kube.contents import Kind
     from bootstrap.steps.pull_secret import PullSecret
 
+# A node may take so many seconds to pull some gigabytes, by the network of a room at worst.
+_PULLING = 1800.0
+
 
 @dataclass(frozen=True)
 class OnKubernetes(Target, ABC):
@@ -175,7 +178,8 @@ class OnKubernetes(Target, ABC):
         settings, made = self.settings, (self.instance, self.kube)
         index = (settings.package_index, trusted(settings), settings.package_proxy)
         packages = PackageIndex(*made, *index, cluster_goes, needs=(ground,))
-        size = (settings.ray_workers, settings.ray_patience)
+        patience = max(settings.ray_patience, _PULLING) if self.images.are_pulled else settings.ray_patience
+        size = (settings.ray_workers, patience)
         return [
             manifest,
             CustomResources(self.kube, manifest, cluster_goes, needs=(ground, manifest.name)),

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap import graph
-from bootstrap.errors import Forbidden, NotReady
-from bootstrap.kube import rights
 from bootstrap.lock import alone
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
@@ -82,8 +80,6 @@ def make(settings: Settings, console: Console, names: Sequence[PlaceName], *, dr
             return
         with console.progress():
             interrupt = workshop.shell.interrupt
-            if workshop.base.images.are_pulled:
-                _bring_images(workshop, console)
             made = {name: PlaceUp(place) for name, place in places.items()}
             began = time.monotonic()
             failure: RaysideError | None = None
@@ -101,22 +97,6 @@ def make(settings: Settings, console: Console, names: Sequence[PlaceName], *, dr
         if failure:
             raise failure
         console.event(f"{counted(len(places), 'place')} ready after {lasting(time.monotonic() - began)}")
-
-
-def _bring_images(workshop: Workshop, console: Console) -> None:
-    """Makes the nodes pull the images; where one may not ask them, they pull as places come to them.
-
-    Raises NotReady where a node that takes pods does not get them.
-    """
-    try:
-        rights.require(workshop.base.kube, rights.IMAGES_ON_NODES)
-        graph.up([workshop.images], console, interrupt=workshop.shell.interrupt)
-    except Forbidden as error:
-        told = f"{error.message}; {error.hint}"
-        console.event(f"Nodes pull the images as places come to them, and not before: {told}")
-    except NotReady as error:
-        hint = "the same command waits longer; without a node: kubectl cordon NODE keeps places off it"
-        raise NotReady(error.message, hint=hint) from None
 
 
 def status(settings: Settings, console: Console) -> None:
@@ -240,8 +220,6 @@ def remove_places(workshop: Workshop, console: Console, also: Mapping[str, Any])
             _ = workshop.base.kinds
         # The door is first, for nobody is to come to a place that goes.
         graph.down(workshop.door_steps(workshop.door), console)
-        # They may have been pulled by other settings than those of now.
-        graph.down([workshop.images], console)
         graph.down([PlaceUp(place) for place in places.values()], console, at_once=REMOVED_AT_ONCE)
     if console.as_json:
         console.document({"places": [], "used": used.document(), **also})

@@ -12,7 +12,6 @@ from typing import Any
 from bootstrap.delivery import front_door
 from bootstrap.delivery.door_secrets import Claim, Entry, Listed, new_key
 from bootstrap.delivery.front_door import PORT, TEACHER_PORT, FrontDoor
-from bootstrap.delivery.images_on_nodes import ImagesOnNodes
 from bootstrap.delivery.ingress import Ingress
 from bootstrap.errors import NoRoom, NotOurs, OperatorNotRunning
 from bootstrap.instance import WORKSHOP, Instance, all_recorded
@@ -139,13 +138,6 @@ class Workshop:
         folder = self.base.instance.location.parent
         return [each for each in all_recorded(folder) if each.workshop == self.base.instance.name]
 
-    # --- their images ----------------------------------------------------------------------
-
-    @property
-    def images(self) -> ImagesOnNodes:
-        """Returns the step by which nodes have the images of places; for nodes that pull them."""
-        return ImagesOnNodes(self.base.instance, self.base.kube, self.base.images)
-
     # --- the door --------------------------------------------------------------------------
 
     @cached_property
@@ -264,11 +256,7 @@ class Workshop:
         owed = [*_to_come(clusters, on_nodes), *([] if self._has_door(on_nodes) else [front_door.size()])]
         left = of_nodes(nodes, pods)
         largest = max(of_nodes(nodes, ()).values(), key=_by_memory, default=NOTHING)
-        held = self.images.size if self.base.images.are_pulled else NOTHING
-        # On some nodes the pod that holds the images is there, and counted.
-        having = {pod["spec"].get("nodeName") for pod in pods if self.images.has_pod(pod)}
-        rooms = [room if name in having else room - held for name, room in left.items()]
-        fits = fit(places[0].pods, len(new), rooms, largest - held, owed)
+        fits = fit(places[0].pods, len(new), left.values(), largest, owed)
         if fits.count < len(new):
             do = "do" if len(new) > 1 else "does"
             asked = f"{counted(len(new), 'place')} of {size} {do} not fit"

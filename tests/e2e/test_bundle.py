@@ -19,7 +19,6 @@ from bootstrap.bundle.opened import Bundle
 from bootstrap.errors import ImagesOutOfReach
 from bootstrap.kube.api import CORE, Kube
 from bootstrap.registry.address import parse
-from bootstrap.step import until
 from bootstrap.steps.registry_in_nodes import NodeRegistries, Trusted
 from tests.airgap import ADDRESS, Airgap, airgap
 from tests.bundles import minisign_keys
@@ -244,16 +243,13 @@ def pull_with_a_login(kube: Kube, selector: str, registry: str) -> None:
 
 
 def a_place_comes_and_goes(user: Rayside, base: Kube, registry: str) -> None:
-    """Has a workshop of one place beside a cluster: its nodes, and it, pull from the same registry."""
+    """Has a workshop of one place beside a cluster, which pulls from the same registry."""
     place = base.within("rayside-place-001")
-    nodes_pull = "rayside.dev/images-on-nodes=rayside"
     user.environment_too.update(ports_of_the_door())
     succeeds(user, "workshop", "--places", "1")
-    pull_with_a_login(base, nodes_pull, registry)
     pull_with_a_login(place, f"ray.io/cluster={place.namespace}", registry)
     succeeds(user, "workshop", "--remove")
     assert base.get(f"{CORE}/namespaces/{place.namespace}") is None
-    assert until(lambda: base.pods(nodes_pull), lambda pods: not pods, 60) == []
 
 
 def logins(kube: Kube) -> list[str]:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from bootstrap.delivery.images_on_nodes import ImagesOnNodes
 from bootstrap.kube import trouble
 from bootstrap.kube.api import CORE, RAY, head_selector
 from bootstrap.kube.quantity import millicores, octets
 from bootstrap.kube.sizes import NOTHING, of_pod
 from bootstrap.settings import environment_name
-from bootstrap.step import Condition, until
+from bootstrap.step import until
 from tests.browser.stories import expect_example_stopped
 from tests.browser.workbench import Workbench, chromium, ready, tab
 from tests.conftest import FIGURE
@@ -200,34 +199,6 @@ def test_nothing_is_made_where_it_is_only_asked_what_would_be(rayside: Rayside) 
     assert rayside.json("workshop", "--status", code=4, env=SMALL)["error"]["id"] == "not-running"
 
 
-def test_nodes_hold_the_images_where_they_pull_them(rayside: Rayside) -> None:
-    base, cluster = target(rayside), kube(rayside)
-    # On kind they are in the node already; another policy has the node look for them.
-    images = replace(base.images, pull_policy="IfNotPresent")
-    held = ImagesOnNodes(base.instance, cluster, images)
-    daemon_sets = f"/apis/apps/v1/namespaces/{cluster.namespace}/daemonsets"
-    try:
-        assert held.check().condition is Condition.MISSING
-        held.apply(lambda _: None)
-        status = until(held.check, lambda seen: seen.condition is Condition.READY, 120)
-        assert (status.condition, status.detail) == (Condition.READY, "the node has them")
-        (pod,) = cluster.pods(held.selector)
-        assert pod["spec"]["automountServiceAccountToken"] is False
-        assert {each["image"] for each in pod["spec"]["containers"]} == {images.ray, images.workspace}
-        assert of_pod(pod["spec"]) == held.size
-        # Nobody listens there: the node can't pull it, and is named.
-        lacking = ImagesOnNodes(base.instance, cluster, replace(images, workspace="127.0.0.1:9/none:1"))
-        assert lacking.check().condition is Condition.MISSING
-        lacking.apply(lambda _: None)
-        status = until(lacking.check, lambda seen: "has no image" in seen.detail, 120)
-        assert status.condition is Condition.PENDING
-        assert f"0 of 1 nodes have the images; {pod['spec']['nodeName']}: " in status.detail
-    finally:
-        assert held.undo(lambda _: None) is None
-    assert cluster.items(daemon_sets, held.selector) == []
-    assert until(lambda: cluster.pods(held.selector), lambda left: not left, 60) == []
-
-
 def test_too_many_places_are_refused_before_any_is_made(rayside: Rayside) -> None:
     before = namespaces(rayside)
     error = rayside.json("workshop", "--places", "900", code=4, env=SMALL)["error"]
@@ -246,9 +217,6 @@ def test_places_are_ready_and_the_same_command_changes_nothing(event: Event) -> 
         assert (place["namespace"], place["state"]) == (name, "ready")
         assert place["url"] == f"https://127.0.0.1:{event.port}"
     assert uids(rayside) == before
-    # What is baked into the node is not pulled.
-    selector = f"rayside.dev/images-on-nodes={NAME}"
-    assert kube(rayside).items("/apis/apps/v1/daemonsets", selector) == []
     listed = {row["name"] for row in rayside.json("list")}
     assert {NAME, *NAMES} <= listed
 

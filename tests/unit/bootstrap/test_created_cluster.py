@@ -169,6 +169,12 @@ def mirrored(prod: Path, **more: Any) -> ClusterCreated:
     return chosen(prod, source="mirror", **{"mirror": MIRROR, **more})
 
 
+def test_nodes_get_time_to_pull_the_images(prod: Path) -> None:
+    for steps in plans(prod).values():
+        (ray_cluster,) = [step for step in steps if isinstance(step, RayCluster)]
+        assert ray_cluster.patience == 1800
+
+
 def test_its_steps_fit_together_and_nothing_is_made_before_it_was_looked_at(prod: Path) -> None:
     for steps in plans(prod).values():
         names = [step.name for step in steps]

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import yaml
 
 from bootstrap.delivery.front_door import FrontDoor
 from bootstrap.errors import Forbidden
 from bootstrap.kube import rights
 from bootstrap.kube.api import CORE
-from bootstrap.settings import Settings
+from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.source import Images
 from bootstrap.targets.on_kubernetes import OnKubernetes
@@ -47,6 +48,9 @@ def test_the_documented_roles_have_the_rights_that_are_asked_for_and_no_other() 
     places = documented("workshop.md", "rayside-workshop")
     assert each(places) == each((*rights.PLACES, rights.LOOK))
     assert each(documented("workshop.md", "rayside-workshop-door")) == each(rights.DOOR)
+    page = (ROOT / "docs" / "workshop.md").read_text()
+    (ingress,) = re.findall(r"```yaml\n(- \{apiGroups.+?)```", page, re.DOTALL)
+    assert each(rules_of({"rules": yaml.safe_load(ingress)})) == each(rights.INGRESS)
     # Who has the ClusterRole may make the cluster itself.
     assert {right for right in each(rights.STACK) - each(rights.PLACES) if right[2] != "list"} == set()
 
