@@ -1,30 +1,25 @@
-"""Downloads a file: it resumes where it broke off, and the file exists only once its checksum is right."""
+"""Downloads a file, which exists only once its checksum is right."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shutil
 import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 from bootstrap.errors import BadChecksum, DownloadFailed
 from bootstrap.lock import alone
 from bootstrap.settings import environment_name
 
-if TYPE_CHECKING:
-    from requests import Response
-
 Report = Callable[[str], None]
 
 # A connection may take so many seconds, and so may the next piece.
 _PATIENCE = (10, 30)
-# A transfer that breaks off is taken up again so often, as long as each try brings something.
-_TRIES = 20
+# A transfer that breaks off is begun again: the largest file has some 60 MB.
+_TRIES = 3
 _PIECE = 2**16
 _MB = 10**6
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
@@ -49,26 +44,26 @@ class Download:
     def fetch(self, file: Path, expected: str, report: Report) -> None:
         """Makes `file`, unless it exists; it is only ever complete, and its SHA-256 is `expected`.
 
-        A transfer that was killed continues where it stopped if the server says that the file is
-        still the same. Proxies and certificates are those that the environment names, as Requests
-        reads it. Raises DownloadFailed, BadChecksum (then nothing is kept).
+        Proxies and certificates are those that the environment names, as Requests reads it. Raises
+        DownloadFailed, BadChecksum (then nothing is kept).
         """
         with alone(_beside(file, "lock"), lambda: report("another command is downloading it: waiting")):
             if file.exists():
                 return
             draft = _beside(file, "part")
-            self._receive(draft, _beside(file, "validator"), report)
-            digest = sha256(draft)
-            if digest != expected:
-                _beside(file, "validator").unlink(missing_ok=True)
-                draft.unlink()
-                raise BadChecksum(
-                    f"{self.url} is not what was published: its checksum is {digest}, "
-                    f"it should be {expected}",
-                    hint=f"run the command again; if it stays so, correct {environment_name(self.setting)}",
-                )
-            draft.replace(file)
-            _beside(file, "validator").unlink(missing_ok=True)
+            try:
+                self._receive(draft, report)
+                digest = sha256(draft)
+                if digest != expected:
+                    raise BadChecksum(
+                        f"{self.url} is not what was published: its checksum is {digest}, "
+                        f"it should be {expected}",
+                        hint="run the command again; if it stays so, correct "
+                        f"{environment_name(self.setting)}",
+                    )
+                draft.replace(file)
+            finally:
+                draft.unlink(missing_ok=True)
 
     def text(self) -> str | None:
         """Returns the text at `url`, a small one; None where the server has none. Raises DownloadFailed."""
@@ -92,58 +87,32 @@ class Download:
             f"{environment_name(self.setting)}, then run the command again",
         )
 
-    def _receive(self, draft: Path, validator: Path, report: Report) -> None:
-        """Fills `draft`, through as many requests as it takes."""
-        for left in range(_TRIES, 0, -1):
-            before = draft.stat().st_size if draft.exists() else 0
+    def _receive(self, draft: Path, report: Report) -> None:
+        """Fills `draft`; begins again where a transfer breaks off."""
+        for left in range(_TRIES - 1, -1, -1):
             try:
-                self._request(draft, validator, report)
+                self._request(draft, report)
                 return
             except OSError as error:
-                now = draft.stat().st_size if draft.exists() else 0
-                if left == 1 or now <= before:
+                if not left:
                     raise self.failed(reason(error)) from None
-                report(f"broke off after {now // _MB} MB: going on")
+                report(f"broke off ({reason(error)}): once more")
 
-    def _request(self, draft: Path, validator: Path, report: Report) -> None:
+    def _request(self, draft: Path, report: Report) -> None:
         import requests
 
-        # If it were compressed on the way, a range would count other bytes than the file's.
-        headers = {"Accept-Encoding": "identity"}
-        if draft.exists() and validator.exists():
-            headers |= {"Range": f"bytes={draft.stat().st_size}-", "If-Range": validator.read_text()}
-        with requests.get(self.url, headers=headers, timeout=_PATIENCE, stream=True) as answer:
-            have = draft.stat().st_size if draft.exists() else 0
-            if answer.status_code == requests.codes.partial_content and _continues(answer, have):
-                self._append(draft, answer, have, report)
-            elif "Range" in headers and answer.status_code != requests.codes.ok:
-                # A server that refuses the range may still send the whole file.
-                validator.unlink()
-                self._request(draft, validator, report)
-            elif answer.ok:
-                # They are removed in this order, so that a part never has another file's validator.
-                validator.unlink(missing_ok=True)
-                draft.write_bytes(b"")
-                if mark := _validator(answer):
-                    validator.write_text(mark)
-                self._append(draft, answer, 0, report)
-            else:
+        with requests.get(self.url, timeout=_PATIENCE, stream=True) as answer, draft.open("wb") as stream:
+            if not answer.ok:
                 raise self.failed(f"HTTP {answer.status_code} {answer.reason}")
-
-    @staticmethod
-    def _append(draft: Path, answer: Response, have: int, report: Report) -> None:
-        length = answer.headers.get("Content-Length")
-        total = f" of {(have + int(length)) / _MB:.0f}" if length else ""
-        reported = -1
-        with draft.open("ab") as stream:
+            length = answer.headers.get("Content-Length")
+            total = f" of {int(length) / _MB:.0f}" if length else ""
+            have, reported = 0, -1
             for piece in answer.iter_content(_PIECE):
                 stream.write(piece)
                 have += len(piece)
                 if have // _MB != reported:
                     reported = have // _MB
                     report(f"{reported}{total} MB")
-            stream.flush()
-            os.fsync(stream.fileno())
 
 
 def published(files: Sequence[Download], name: str) -> str:
@@ -208,16 +177,3 @@ def reason(error: Exception) -> str:
 
 def _beside(file: Path, suffix: str) -> Path:
     return file.with_name(f".{file.name}.{suffix}")
-
-
-def _validator(answer: Response) -> str:
-    """Returns what tells this content from later ones; empty where the server gives nothing exact enough.
-
-    A weak ETag is not allowed in If-Range (https://www.rfc-editor.org/rfc/rfc9110#name-if-range).
-    """
-    tag = answer.headers.get("ETag", "")
-    return tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified", "")
-
-
-def _continues(answer: Response, have: int) -> bool:
-    return answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")

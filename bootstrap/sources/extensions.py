@@ -117,9 +117,8 @@ def variant(
 class Extensions:
     """The extensions of `variant`, in the cache or in the folder of VSIX files that they are used from.
 
-    A download that fails is an error. To go on with fewer would give another image than the one that the
-    rest of the command was told of, and the gallery has only just said that it has the file. The next `up`
-    takes the download up where it broke off; whoever can reach the gallery but not its files names a folder.
+    A download that fails is an error: with fewer it would be another image than the one that the rest of the
+    command was told of. Whoever can reach the gallery but not its files names a folder.
 
     Attributes:
         record: it keeps the variant in the cluster's folder, as long as the cluster exists; None where

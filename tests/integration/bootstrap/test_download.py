@@ -1,4 +1,4 @@
-"""Tests downloads from a real server that breaks off, lies, moves, hangs, or knows no ranges."""
+"""Tests downloads from a real server that breaks off, lies, moves or hangs."""
 
 from __future__ import annotations
 
@@ -54,8 +54,6 @@ class Site:
     files: dict[str, bytes]
     # Bytes of the body after which each of the next answers breaks off.
     cuts: list[int] = field(default_factory=list)
-    ranges: bool = True
-    tag: str = '"first"'
     # HTTP statuses of the next answers, which have no content then.
     statuses: list[int] = field(default_factory=list)
     # Where set, answers stop in the middle until it is set.
@@ -78,22 +76,10 @@ def answer(site: Site, request: BaseHTTPRequestHandler) -> None:
     if site.statuses or content is None:
         request.send_error(site.statuses.pop(0) if site.statuses else 404)
         return
-    start = 0
-    byte_range = re.fullmatch(r"bytes=(\d+)-", request.headers.get("Range", ""))
-    if byte_range and site.ranges and request.headers["If-Range"] == site.tag:
-        start = int(byte_range[1])
-        if start >= len(content):
-            request.send_error(416)
-            return
-        request.send_response(206)
-        request.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-    else:
-        request.send_response(200)
-    if site.tag:
-        request.send_header("ETag", site.tag)
-    request.send_header("Content-Length", str(len(content) - start))
+    request.send_response(200)
+    request.send_header("Content-Length", str(len(content)))
     request.end_headers()
-    body = content[start:]
+    body = content
     if site.cuts:
         body = body[: site.cuts.pop(0)]
     with contextlib.suppress(OSError):  # the client was killed
@@ -146,58 +132,20 @@ def test_a_file_is_downloaded_once_with_its_progress(site: Site, file: Path) -> 
     assert len(site.requests) == 1
 
 
-def test_a_transfer_that_breaks_off_goes_on_where_it_stopped(site: Site, file: Path) -> None:
-    site.cuts = [20 * PIECE, 12 * PIECE + 100]
+def test_a_transfer_that_breaks_off_is_begun_again(site: Site, file: Path) -> None:
+    site.cuts = [20 * PIECE, 0]
     fetch(site, file)
     assert file.read_bytes() == CONTENT
-    assert [headers.get("Range") for headers in site.gets("/program")] == [
-        None,
-        f"bytes={20 * PIECE}-",
-        f"bytes={32 * PIECE}-",
-    ]
     assert left(file) == {"program"}
 
 
-@pytest.mark.parametrize(("ranges", "tag"), [(False, '"first"'), (True, 'W/"first"'), (True, "")])
-def test_where_the_server_has_no_ranges_or_nothing_exact_of_the_file_it_is_downloaded_whole_again(
-    site: Site, file: Path, ranges: bool, tag: str
-) -> None:
-    site.ranges, site.tag, site.cuts = ranges, tag, [HALF]
-    fetch(site, file)
-    assert file.read_bytes() == CONTENT
-    assert len(site.requests) == 2
-
-
-def test_a_server_that_gives_up_is_not_asked_for_ever_and_the_part_is_kept(site: Site, file: Path) -> None:
-    site.cuts = [HALF, 0]
+def test_a_server_that_gives_up_is_not_asked_for_ever(site: Site, file: Path) -> None:
+    site.cuts = [HALF, HALF, 0]
     with pytest.raises(DownloadFailed, match=re.escape(f"{site.url}/program can't be downloaded")) as caught:
         fetch(site, file)
     assert "INVOKE_RAYSIDE_KIND_RELEASES" in caught.value.hint
-    assert len(site.requests) == 2
-    assert not file.exists()
-    fetch(site, file)
-    assert site.requests[-1][1]["Range"] == f"bytes={HALF}-"
-    assert file.read_bytes() == CONTENT
-
-
-def test_a_part_of_an_older_file_is_not_continued(site: Site, file: Path) -> None:
-    site.cuts = [HALF, 0]
-    with pytest.raises(DownloadFailed):
-        fetch(site, file)
-    newer = CONTENT[::-1]
-    site.files["/program"], site.tag = newer, '"second"'
-    fetch(site, file, newer)
-    assert file.read_bytes() == newer
-    assert site.requests[-1][1]["If-Range"] == '"first"'
-
-
-def test_a_part_that_is_all_there_is_downloaded_again(site: Site, file: Path) -> None:
-    site.cuts = [HALF, 0]
-    with pytest.raises(DownloadFailed):
-        fetch(site, file)
-    (file.parent / ".program.part").write_bytes(CONTENT)
-    fetch(site, file)
-    assert file.read_bytes() == CONTENT
+    assert len(site.requests) == 3
+    assert left(file) == set()
 
 
 def test_a_wrong_checksum_is_refused_and_nothing_is_kept(site: Site, file: Path) -> None:
@@ -252,7 +200,7 @@ def start(site: Site, file: Path) -> subprocess.Popen[str]:
     )
 
 
-def test_a_download_that_was_killed_goes_on_where_it_stopped(site: Site, file: Path) -> None:
+def test_a_download_that_was_killed_is_begun_again(site: Site, file: Path) -> None:
     site.hold = threading.Event()
     with start(site, file) as killed:
         assert killed.stdout
@@ -265,9 +213,6 @@ def test_a_download_that_was_killed_goes_on_where_it_stopped(site: Site, file: P
     site.hold = None
     fetch(site, file)
     assert file.read_bytes() == CONTENT
-    resumed = re.fullmatch(r"bytes=(\d+)-", site.requests[-1][1]["Range"])
-    assert resumed
-    assert 900_000 < int(resumed[1]) <= HALF
 
 
 def test_of_two_at_once_the_second_finds_the_work_done(site: Site, file: Path) -> None:
