@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from bootstrap.bundle.blobs import PIECE, pieces
-from bootstrap.bundle.tar import BLOCK, END, BrokenTar, member, members, stream
+from bootstrap.bundle.tar import BLOCK, END, member, stream
 from bootstrap.errors import BadBundle
 
 # An archive has at most so many members.
@@ -45,18 +46,22 @@ def unpack(content: Iterator[bytes], folder: Path) -> None:
     Nothing is written outside of it, and nothing but regular files with the modes 0644 and 0755.
     """
     try:
-        for number, (entry, data) in enumerate(members(stream(content))):
-            path = PurePosixPath(entry.name)
-            is_plain = entry.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and bool(path.parts)
-            if not is_plain or path.is_absolute() or ".." in path.parts or number >= _MOST_MEMBERS:
-                raise BrokenTar(f"it has {entry.name!r} in it")
-            file = folder / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("xb") as target:
-                while piece := data.read(PIECE):
-                    target.write(piece)
-            file.chmod(0o755 if entry.mode & 0o100 else 0o644)
-    except (BrokenTar, FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+        with tarfile.open(fileobj=stream(content), mode="r|") as tar:
+            for number, entry in enumerate(tar):
+                path = PurePosixPath(entry.name)
+                is_plain = entry.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not entry.issparse()
+                if not is_plain or not path.parts or path.is_absolute() or ".." in path.parts:
+                    raise tarfile.ReadError(f"it has {entry.name!r} in it")
+                if number >= _MOST_MEMBERS:
+                    raise tarfile.ReadError(f"it has more than {_MOST_MEMBERS:,} members")
+                file = folder / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                data = tar.extractfile(entry)
+                assert data is not None  # as of each regular file
+                with file.open("xb") as target:
+                    shutil.copyfileobj(data, target, PIECE)
+                file.chmod(0o755 if entry.mode & 0o100 else 0o644)
+    except (tarfile.TarError, FileExistsError, NotADirectoryError, IsADirectoryError) as error:
         raise BadBundle(
             f"an archive in the bundle is not as it should be: {error}", hint="make the bundle anew"
         ) from None

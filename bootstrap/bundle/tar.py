@@ -1,7 +1,6 @@
-"""Writes tar archives, the same bytes for the same content, and reads those of strangers, member by member.
+"""Writes tar archives, the same bytes for the same content, and reads headers of those that others made.
 
-`tarfile` itself follows headers that say how to read the next one, as long as they like, and takes files with
-holes.
+`tarfile` itself follows headers that say how to read the next one, as long as they like.
 """
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ import io
 import tarfile
 from collections.abc import Iterable, Iterator
 from typing import IO, cast
-
-from bootstrap.bundle.blobs import PIECE
 
 BLOCK = tarfile.BLOCKSIZE
 # What an archive ends with.
@@ -42,44 +39,6 @@ def header(data: bytes) -> tarfile.TarInfo | None:
     if entry.size < 0:
         raise BrokenTar(f"{entry.name!r} has a size below 0")
     return entry
-
-
-def members(archive: IO[bytes]) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
-    """Yields each member with its content, which has to be read before the next one. Raises BrokenTar."""
-    while (entry := header(_exactly(archive, BLOCK))) is not None:
-        content = _Content(archive, entry.size)
-        yield entry, cast(IO[bytes], content)
-        content.skip()
-        _exactly(archive, -entry.size % BLOCK)
-
-
-def _exactly(archive: IO[bytes], size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        piece = archive.read(size - len(data))
-        if not piece:
-            raise BrokenTar("it is cut off")
-        data += piece
-    return data
-
-
-class _Content(io.RawIOBase):
-    """The content of a member, of a known size."""
-
-    def __init__(self, archive: IO[bytes], size: int) -> None:
-        self._archive, self._left = archive, size
-
-    def read(self, size: int = -1) -> bytes:
-        wanted = self._left if size < 0 else min(size, self._left)
-        data = self._archive.read(min(wanted, PIECE)) if wanted else b""
-        if wanted and not data:
-            raise BrokenTar("it is cut off")
-        self._left -= len(data)
-        return data
-
-    def skip(self) -> None:
-        while self.read(PIECE):
-            pass
 
 
 def stream(content: Iterator[bytes]) -> IO[bytes]:

@@ -113,5 +113,5 @@ def test_a_layer_that_is_a_bomb_takes_no_memory() -> None:
 def test_headers_that_change_the_next_one_or_have_holes_are_refused(tmp_path: Path, kind: bytes) -> None:
     header = tarfile.TarInfo("a")
     header.type, header.size = kind, 10
-    with pytest.raises(BadBundle, match="it has 'a' in it"):
+    with pytest.raises(BadBundle, match="not as it should be"):
         unpack(iter([header.tobuf(tarfile.GNU_FORMAT), b"x" * 512, END]), tmp_path / "new")
