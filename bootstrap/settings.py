@@ -93,7 +93,7 @@ class Settings:
     registry_ca: str = ""
     # Registries that have images of public ones, for a kind node, as in docker.io=HOST/PATH, quay.io=HOST.
     registry_mirrors: str = ""
-    # Pods in the cluster's namespace may pull from it, too, as this user: by the default ServiceAccount.
+    # Pods pull from it by a Secret with this user's login, which other pods of the namespace may name, too.
     login_in_pods: bool = True
     # The file that source `bundle` takes everything out of.
     bundle: str = ""

@@ -82,8 +82,8 @@ class ClusterCreated(OnKubernetes):
     @property
     def _login(self) -> Step:
         """Returns the step by which pods may pull from the mirror; else an earlier login goes."""
-        is_wanted = bool(self.images.pull_secret)
-        return self.pull_login(self.origin.registry, needs="network-policies", is_wanted=is_wanted)
+        registry = self.origin.registry if self.images.pull_secret else ""
+        return self.pull_login(registry, needs="network-policies")
 
     @cached_property
     def preflight(self) -> CreationPreflight:

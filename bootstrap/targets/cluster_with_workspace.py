@@ -17,7 +17,7 @@ from bootstrap.steps import marks, workspace_pod
 from bootstrap.steps.engine import Engine
 from bootstrap.steps.head_forward import HeadForward
 from bootstrap.steps.machine_checks import Disk, Python
-from bootstrap.steps.pull_secret import pull_secret
+from bootstrap.steps.pull_secret import PullSecret
 from bootstrap.steps.ray_cluster import RELAY_PORT, WORKSPACE_PORT
 from bootstrap.steps.workspace_pod import WorkspacePod, WorkspaceSecret
 from bootstrap.targets.cluster_by_head import ClusterByContext
@@ -115,13 +115,11 @@ class ClusterWithWorkspace(ClusterByContext):
     @property
     def _login(self) -> Step:
         """Returns the step by which our pod may pull from the mirror; else an earlier login goes."""
-        return pull_secret(
-            *(self.settings, self.instance, self.kube, self.origin.registry),
-            secret=self._registry_secret,
-            needs="state-folder",
-            is_wanted=bool(self.delivery.images.pull_secret),
-            # What others have in their namespace is theirs.
-            is_for_others=False,
+        return PullSecret(
+            *(self.instance, self.kube),
+            self.origin.registry if self.delivery.images.pull_secret else "",
+            self._registry_secret,
+            needs=("state-folder",),
         )
 
     @property

@@ -143,18 +143,19 @@ class OnKubernetes(Target, ABC):
     def registry_secret(self) -> str:
         return f"{self.instance.name}-registry"
 
-    def pull_login(
-        self, registry: str, *, needs: str, is_wanted: bool = True, cluster_goes: bool = False
-    ) -> PullSecret:
-        """Returns the step by which all pods of the namespace may pull from a registry, HOST/PATH."""
-        from bootstrap.steps.pull_secret import pull_secret
+    def pull_login(self, registry: str, *, needs: str, cluster_goes: bool = False) -> PullSecret:
+        """Returns the step that has a Secret with the login of a registry, HOST/PATH."""
+        from bootstrap.steps.pull_secret import PullSecret
 
-        return pull_secret(
-            *(self.settings, self.instance, self.kube, registry),
-            secret=self.registry_secret,
-            needs=needs,
-            is_wanted=is_wanted,
+        return PullSecret(
+            *(
+                self.instance,
+                self.kube,
+                registry if self.settings.login_in_pods else "",
+                self.registry_secret,
+            ),
             cluster_goes=cluster_goes,
+            needs=(needs,),
         )
 
     def operator_manifest(self, confined_to: str = "") -> OperatorManifest:

@@ -118,10 +118,11 @@ def test_a_mirror_is_enough_too(
         out = run("up", "--mirror", name)
         up = time.monotonic() - began
         assert "The example is paused" in out
-        # A pod that names no login has that of its ServiceAccount, and the node knows the authority.
+        # A pod of one's own names the Secret, and the node knows the CA certificate.
         (kubectl,) = gap.folder.glob("home/.cache/rayside/bundle-*/kubectl/kubectl")
         image = f"{name}/{Bundle.of(bundle).manifest.image('ray').reference}"
         pod = ["pulls", f"--image={image}", "--image-pull-policy=Always", "--restart=Never"]
+        pod += ["--overrides", '{"spec": {"imagePullSecrets": [{"name": "rayside-registry"}]}}']
         gap.run(kubectl, "run", *pod, "--command", "--", "true")
         gap.run(kubectl, "wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/pulls", "--timeout=120s")
         # The node has the same image twice now, as it was loaded and as it was pulled.

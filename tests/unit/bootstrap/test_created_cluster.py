@@ -281,10 +281,10 @@ def test_from_a_mirror_pods_pull_with_this_machines_login(prod: Path) -> None:
     named = mirrored(prod, image_registry="other.test")
     assert named.images.ray.startswith("other.test/rayside/bundled-")
     assert named.images.pull_secret == ""
-    assert not login_of(named)._is_wanted
+    assert not login_of(named).registry
     # Whoever refuses that pods have a login has none named, either.
     refused = mirrored(prod, login_in_pods=False)
-    assert (refused.images.pull_secret, login_of(refused)._is_wanted) == ("", False)
+    assert (refused.images.pull_secret, login_of(refused).registry) == ("", "")
     assert "imagePullSecrets" not in json.dumps(refused._manifest._overlay(Path()))
     patched = json.dumps(target._manifest._overlay(Path()))
     assert "imagePullSecrets" in patched
@@ -316,7 +316,7 @@ def test_nodes_of_this_engine_get_the_images_of_a_bundle_past_it(
     assert "engine" in names
     assert "ray-image" not in names
     assert target.disk.setting == "kind_min_disk_gib"
-    assert not login_of(target)._is_wanted
+    assert not login_of(target).registry
 
 
 def login_of(target: ClusterCreated) -> PullSecret:

@@ -11,7 +11,6 @@ import pytest
 
 from bootstrap.errors import RegistryRefused
 from bootstrap.kube.api import CORE, FIELD_MANAGER
-from bootstrap.registry.address import parse
 from bootstrap.registry.login import Login
 from bootstrap.step import Condition
 from bootstrap.steps.pull_secret import PullSecret
@@ -19,7 +18,6 @@ from rayside.errors import ClusterUnreachable
 from tests.instances import instance
 from tests.unit.scripted_objects import Objects, applied, objects
 
-ACCOUNT = f"{CORE}/namespaces/team/serviceaccounts/default"
 SECRET = f"{CORE}/namespaces/team/secrets/rayside-registry"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/team/deployments"
 ADA = Login("ada", "secret")
@@ -27,8 +25,9 @@ HOST = "registry.test:5000"
 
 
 def step(kube: Objects, login: Login | None = ADA) -> PullSecret:
-    address = parse(f"{HOST}/team")
-    return PullSecret(instance("rayside"), kube, address, lambda: login, "rayside-registry")
+    return PullSecret(
+        *(instance("rayside"), kube, f"{HOST}/team", "rayside-registry"), login={HOST: login}.__getitem__
+    )
 
 
 def stored(kube: Objects) -> dict[str, Any]:
@@ -40,20 +39,8 @@ def stored(kube: Objects) -> dict[str, Any]:
     return secret
 
 
-def api(account: dict[str, Any] | None = None, secret: dict[str, Any] | None = None) -> Objects:
-    return without_operator(
-        objects={ACCOUNT: {"metadata": {}} if account is None else account, SECRET: secret}
-    )
-
-
-def without_operator(**more: Any) -> Objects:
-    return objects(lists={DEPLOYMENTS: []}, **more)
-
-
-def account_of(kube: Objects) -> dict[str, Any]:
-    account = kube.objects[ACCOUNT]
-    assert account is not None
-    return account
+def api(secret: dict[str, Any] | None = None) -> Objects:
+    return objects(objects={SECRET: secret}, lists={DEPLOYMENTS: []})
 
 
 def made(step: PullSecret) -> PullSecret:
@@ -63,11 +50,11 @@ def made(step: PullSecret) -> PullSecret:
     return step
 
 
-def locked() -> Login:
+def locked(host: str) -> Login:
     raise RegistryRefused("the helper is locked", hint="")
 
 
-def test_pods_get_the_login_by_the_default_service_account() -> None:
+def test_the_namespace_gets_the_login() -> None:
     kube = api()
     ours = step(kube)
     assert ours.check().condition is Condition.MISSING
@@ -76,17 +63,16 @@ def test_pods_get_the_login_by_the_default_service_account() -> None:
     assert secret["type"] == "kubernetes.io/dockerconfigjson"
     kept = json.loads(base64.b64decode(secret["data"][".dockerconfigjson"]))
     assert kept == {"auths": {HOST: {"auth": base64.b64encode(b"ada:secret").decode()}}}
-    assert account_of(kube)["imagePullSecrets"] == [{"name": "rayside-registry"}]
     assert ours.check().condition is Condition.READY
     # Another password is another login.
     other = step(kube, Login("ada", "other"))
     assert other.check().condition is Condition.MISSING
     assert made(other).check().condition is Condition.READY
     # Whoever wants none any more, or has none, leaves none there.
-    unwanted = replace(other, is_wanted=False)
+    unwanted = replace(other, registry="")
     assert unwanted.check().condition is Condition.MISSING
     unwanted.apply(print)
-    assert (account_of(kube)["imagePullSecrets"], kube.objects[SECRET]) == ([], None)
+    assert kube.objects[SECRET] is None
     assert unwanted.check().condition is Condition.READY
 
 
@@ -97,35 +83,14 @@ def test_where_a_registry_needs_no_login_the_secret_that_pods_name_has_none() ->
     kept = base64.b64decode(stored(kube)["data"][".dockerconfigjson"])
     assert json.loads(kept) == {"auths": {}}
     assert without.check().condition is Condition.READY
-    # Pods of others need none.
-    assert "imagePullSecrets" not in account_of(kube)
 
 
 def test_what_others_have_made_stays() -> None:
-    kube = api({"metadata": {}, "imagePullSecrets": [{"name": "theirs"}]})
-    ours = made(step(kube))
-    assert ours.check().detail == (
-        "in the Secret rayside-registry; the default ServiceAccount has theirs, and stays"
-    )
-    ours.undo(print)
-    assert kube.objects[ACCOUNT] == {"metadata": {}, "imagePullSecrets": [{"name": "theirs"}]}
     secret = {"metadata": {"name": "rayside-registry"}, "type": "Opaque"}
     kube = api(secret=secret)
     assert "is another's" in step(kube).check().detail
     step(kube).undo(print)
     assert kube.objects[SECRET] == secret
-
-
-@pytest.mark.parametrize("lacking", ["get", "patch", None])
-def test_without_a_right_or_in_a_namespace_of_others_the_secret_of_ours_is_all(lacking: str | None) -> None:
-    rights = {f"{lacking} serviceaccounts in team"} if lacking else set[str]()
-    kube = without_operator(objects={SECRET: None}, lacking=rights)
-    ours = made(replace(step(kube), is_for_others=bool(lacking)))
-    status = ours.check()
-    assert status.condition is Condition.READY
-    assert ("you may not name it in the default ServiceAccount" in status.detail) is bool(lacking)
-    ours.undo(print)
-    assert kube.objects == {SECRET: None}
 
 
 def test_down_removes_it_unless_kubernetes_itself_goes() -> None:
@@ -134,31 +99,7 @@ def test_down_removes_it_unless_kubernetes_itself_goes() -> None:
     replace(ours, cluster_goes=True).undo(print)
     assert kube.objects[SECRET] is not None
     ours.undo(print)
-    assert (account_of(kube)["imagePullSecrets"], kube.objects[SECRET]) == ([], None)
-
-
-def test_before_the_namespace_is_whole_it_waits() -> None:
-    kube = without_operator(objects={ACCOUNT: None, SECRET: None})
-    assert (step(kube).check().condition, kube.objects[SECRET]) == (Condition.PENDING, None)
-    # Kubernetes makes the account a moment later.
-    kube.objects[ACCOUNT] = {"metadata": {}}
-    assert made(step(kube)).check().condition is Condition.READY
-
-
-def test_an_account_that_others_have_changed_too_is_left_to_them() -> None:
-    kube = api()
-    ours = made(step(kube))
-    both = [{"name": "rayside-registry"}, {"name": "theirs"}]
-    account_of(kube)["imagePullSecrets"] = both
-    assert ours.check().condition is Condition.READY
-    ours.undo(print)
-    assert (account_of(kube)["imagePullSecrets"], kube.objects[SECRET]) == (both, None)
-
-
-def test_an_account_that_names_what_somebody_has_removed_is_mended() -> None:
-    kube = api({"metadata": {}, "imagePullSecrets": [{"name": "rayside-registry"}]})
-    step(kube).undo(print)
-    assert account_of(kube)["imagePullSecrets"] == []
+    assert kube.objects[SECRET] is None
 
 
 def test_a_login_stays_while_this_machine_has_none_or_can_not_read_it() -> None:
@@ -170,12 +111,6 @@ def test_a_login_stays_while_this_machine_has_none_or_can_not_read_it() -> None:
         assert now.check().condition is Condition.READY
         now.apply(print)
         assert stored(kube)["data"] == before
-    # Only the account lacks it.
-    account_of(kube)["imagePullSecrets"] = []
-    assert later.check().condition is Condition.MISSING
-    later.apply(print)
-    assert stored(kube)["data"] == before
-    assert later.check().condition is Condition.READY
     with pytest.raises(RegistryRefused):
         replace(later, kube=api()).check()
 
@@ -205,7 +140,7 @@ def test_a_kubernetes_that_does_not_answer_is_no_obstacle_to_down(monkeypatch: p
 
 def test_where_nothing_is_pulled_an_earlier_login_goes() -> None:
     kube = api()
-    now = replace(made(step(kube)), address=None)
+    now = replace(made(step(kube)), registry="")
     assert now.check().condition is Condition.MISSING
     now.apply(print)
-    assert (now.check().condition, account_of(kube)["imagePullSecrets"]) == (Condition.READY, [])
+    assert (now.check().condition, kube.objects[SECRET]) == (Condition.READY, None)

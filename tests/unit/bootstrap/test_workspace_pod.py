@@ -309,8 +309,7 @@ def test_from_a_mirror_the_pod_pulls_with_a_secret_of_its_own(one_ray: Path) -> 
     assert {need for step in steps.values() for need in step.needs} <= steps.keys()
     secret = steps["pull-secret"]
     assert isinstance(secret, PullSecret)
-    # What others have in their namespace stays as it is, and so does another workspace there.
-    assert not secret.is_for_others
+    # Another workspace in that namespace has its own.
     assert secret.secret == f"{target.instance.workspace_pod}-registry"
     assert "pull-secret" in steps["workspace-pod"].needs
     assert "bundle" in steps["state-folder"].needs
