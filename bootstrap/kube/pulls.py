@@ -24,7 +24,7 @@ _SECRET = "kubectl create secret docker-registry NAME --docker-server=HOST makes
 _OF_SECRETS, _OF_LOGINS = ("no-secret", "secret-type"), ("login", "name-or-login")
 _NO_SECRET = "is not there, and its imagePullSecrets name it"
 _WRONG_TYPE = f"and the kubelet takes a login only from {_TYPES[0]}"
-# The first that fits is it: a proxy's failure has a cause of its own behind it.
+# The first that fits is it. docs/troubleshooting.md tells them further apart.
 _CAUSES: Table = (
     (
         _NO_SECRET,
@@ -43,65 +43,23 @@ _CAUSES: Table = (
         ),
     ),
     (
-        # Of a proxy that refuses to lead there, Go tells the reason of its status alone, as `Forbidden`
-        # (dialConn of net/http's transport.go). All else that it tells there has a colon, but for the first
-        # three here; the others are what a registry said, as Docker tells it.
-        r"proxyconnect|proxy authentication required|(head|get|post) \"\":"
-        r"( (?!(unexpected )?eof$|context |stopped after|denied$|unauthorized$|no basic auth|unsupported$"
-        r"|(manifest|name|blob) unknown$|toomanyrequests$)[^:\"/]*)?$",
+        r"x509:|tls: |http response to https client",
         Cause(
-            "proxy",
-            "the node's proxy did not let it through",
-            "have it let the registry through; or correct HTTPS_PROXY, HTTP_PROXY and NO_PROXY of the node's "
-            "container runtime, and restart that",
+            "tls",
+            "the node and the registry agree on no TLS",
+            "compare `date` on the node with the true time; or give the node the CA certificate, or "
+            "http:// where it has no TLS: /etc/containerd/certs.d/HOST/hosts.toml",
         ),
     ),
     (
-        r"no such host|server misbehaving|name resolution|lookup \S+( on \S+)?: i/o timeout",
+        r"proxyconnect|proxy authentication required|no such host|server misbehaving|name resolution"
+        r"|i/o timeout|connection refused|no route to host|network is unreachable|deadline exceeded"
+        r"|handshake timeout|connection reset|connection timed out|unexpected eof|: eof$",
         Cause(
-            "dns",
-            "the node does not know the registry's name (DNS)",
-            "correct the registry in the image's name, or the node's resolver (/etc/resolv.conf there)",
-        ),
-    ),
-    (
-        r"not yet valid: current time \S+ is before|is before the certificate",
-        Cause(
-            "clock",
-            "by the node's clock the registry's certificate is not valid yet",
-            "set the node's clock right: `date` there; chronyd or systemd-timesyncd keeps it so",
-        ),
-    ),
-    (
-        r"certificate has expired",
-        Cause(
-            "expired",
-            "by the node's clock the registry's certificate has expired",
-            "compare `date` on the node with the true time; if that is right, have the certificate renewed",
-        ),
-    ),
-    (
-        r"unknown authority|self.signed certificate|certificate signed by",
-        Cause(
-            "authority",
-            "the node does not trust the authority that signed the registry's certificate",
-            "give the node your company's authority: /etc/containerd/certs.d/HOST/hosts.toml, with `ca`",
-        ),
-    ),
-    (
-        r"x509:|tls: ",
-        Cause(
-            "certificate",
-            "the registry's certificate is not one for that name",
-            "correct the registry in the image's name, or have the certificate made for it",
-        ),
-    ),
-    (
-        r"http response to https client",
-        Cause(
-            "no-tls",
-            "the registry speaks no TLS",
-            "have TLS set up there; or name it in /etc/containerd/certs.d/HOST/hosts.toml with http://",
+            "unreachable",
+            "the node does not reach the registry",
+            "correct the registry in the image's name, or the node's DNS; behind a firewall, give the node a "
+            "mirror, or a proxy (HTTPS_PROXY and NO_PROXY of its container runtime)",
         ),
     ),
     (
@@ -156,15 +114,6 @@ _CAUSES: Table = (
     (
         r"not found|manifest unknown|name unknown",
         Cause("name", "the registry has no such name or tag", "correct the image's name and tag"),
-    ),
-    (
-        r"connection refused|no route to host|network is unreachable|i/o timeout|deadline exceeded"
-        r"|handshake timeout|connection reset|connection timed out|unexpected eof|: eof$",
-        Cause(
-            "unreachable",
-            "the node does not reach the registry",
-            "correct the registry in the image's name; behind a firewall, give the node a mirror or a proxy",
-        ),
     ),
 )
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.request import getproxies
 
 from bootstrap.errors import LowDisk, RegistryRefused, RegistryUnreachable
 from bootstrap.registry.address import Address
@@ -30,21 +29,15 @@ _LONGEST_MANIFEST = 4 * 1024 * 1024
 _ABSENT = re.compile(r": not found$", re.MULTILINE)
 _STATUS = re.compile(r"response status code (\d{3})")
 _FULL = re.compile(r"no space left|quota|upper limit|insufficient storage|disk full", re.IGNORECASE)
-_LOGIN = re.compile(r"credential not found|unauthorized|denied|missing username or password", re.IGNORECASE)
-# So oras writes the codes of the distribution specification ("Error Codes").
-_BUSY = re.compile(r"toomanyrequests", re.IGNORECASE)
-_READ_ONLY = re.compile(r"\bunsupported: ")
-_NO_NAME = re.compile(r": not found$|\bname (?:unknown|invalid): ", re.MULTILINE)
-_CONFIGURATION = re.compile(r"failed to (?:unmarshal|resolve credential|decode)|invalid config format")
-_CHANGED = re.compile(r"mismatch")
-_NO_TLS = re.compile(r"server gave HTTP response to HTTPS client|first record does not look like a TLS")
-# Words of Go's network, HTTP and TLS packages.
-_UNREACHED = re.compile(
-    r"dial tcp|lookup |connection re(?:fused|set)|EOF|timeout|deadline exceeded|proxyconnect|malformed HTTP|"
-    r"x509: |tls: |no such host|broken pipe|no route to host|network is unreachable"
+_LOGIN = re.compile(
+    r"credential not found|unauthorized|denied|missing username or password|"
+    r"failed to (?:unmarshal|resolve credential|decode)|invalid config format",
+    re.IGNORECASE,
 )
-# Of a proxy that refuses Go has the reason of its status line alone.
-_REQUEST = re.compile(r'\b(?:Get|Head|Post|Put|Patch) "https://[^"]*": (.+)')
+# So oras writes the codes of the distribution specification ("Error Codes").
+_NO_NAME = re.compile(r": not found$|\bname (?:unknown|invalid): ", re.MULTILINE)
+# Go's words for a request that got no answer: the address is followed by why.
+_UNREACHED = re.compile(r'\b(?:Get|Head|Post|Put|Patch) "https?://|dial tcp|x509: |tls: |EOF|timeout')
 _DIGEST = re.compile(r"^(?:Copied|Uploaded)\s+([0-9a-f]{12}) ")
 
 
@@ -204,7 +197,7 @@ class Oras:
                 ) from None
 
     def _trusting(self, folder: Path) -> dict[str, str]:
-        """Returns the variable that has Go trust the registry's authority, too, and that of Requests.
+        """Returns the variable that has Go trust the registry's CA certificate, too, and that of Requests.
 
         oras has an option for that, which trusts nobody else: a registry's storage is often a public cloud's.
         """
@@ -231,75 +224,22 @@ class Oras:
 
         `what` was asked of the registry; `repository` is the one that takes nothing, where that was asked.
         """
-        words = line(
-            re.sub(
-                r"\s+", " ", error.replace("Error response from registry: ", "").replace("Error: ", "")
-            ).strip(),
-            400,
-        )
+        own = error.replace("Error response from registry: ", "").replace("Error: ", "")
+        words = line(re.sub(r"\s+", " ", own).strip(), 400)
         status = int(found[1]) if (found := _STATUS.search(error)) else 0
-        if _CONFIGURATION.search(error):
-            return RegistryRefused(
-                f"the Docker configuration has no login for {self.address.host} that can be read: {words}",
-                hint="correct it (~/.docker/config.json, or DOCKER_CONFIG), then docker login "
-                f"{self.address.host}",
-            )
-        if (
-            not status
-            and (refused := _REQUEST.search(error))
-            and not _UNREACHED.search(refused[1])
-            and getproxies().get("https")
-        ):
-            return self._refused_by_a_proxy(line(refused[1], 200))
-        if not status and _NO_TLS.search(error):
-            return RegistryUnreachable(
-                f"the registry {self.address} speaks no TLS", hint=self._hint_without_tls
-            )
-        if not status and _UNREACHED.search(error):
-            return RegistryUnreachable(
-                f"the registry {self.address} can't be reached: {words}", hint=self._hint_unreached(error)
-            )
-        return RegistryRefused(
-            f"the registry {self.address} refuses {what}: {words}",
-            hint=self._hint_refused(error, status, repository),
-        )
-
-    def _refused_by_a_proxy(self, says: str) -> RegistryUnreachable:
-        hint = "have the proxy's keeper let it through, or name it in NO_PROXY where this machine needs none"
-        if "Proxy Authentication" in says:
-            hint = "the proxy wants a login, or another one: HTTPS_PROXY=http://NAME:PASSWORD@HOST:PORT"
-        return RegistryUnreachable(
-            f"the registry {self.address} is not reached, for the proxy refuses: {says}", hint=hint
-        )
-
-    @property
-    def _hint_without_tls(self) -> str:
-        if self.address.is_loopback:
-            return f"leave out the setting registry_ca, or {self.address.certificates}: here it needs no TLS"
-        return "correct its port, or have TLS set up there: only one on this machine may go without"
-
-    def _hint_unreached(self, error: str) -> str:
-        if "has expired or is not yet valid" in error:
-            return "if this machine's clock is right, ask who looks after the registry for a new certificate"
-        if "certificate is valid for" in error or "doesn't contain any IP SANs" in error:
-            return "name the registry as its certificate does, or ask who looks after it"
-        if "x509: " in error:
-            return "name the file of its certificate authority, in PEM: INVOKE_RAYSIDE_REGISTRY_CA=FILE"
-        return "correct its name; or set HTTPS_PROXY where this machine needs one, and NO_PROXY where not"
-
-    def _hint_refused(self, error: str, status: int, repository: str) -> str:
-        if status == 429 or _BUSY.search(error):
-            return "it has too much to do: run the command again later, which goes on from there"
+        if not status and not _LOGIN.search(error) and _UNREACHED.search(error):
+            hint = "correct its name; or set HTTPS_PROXY where this machine needs one, and NO_PROXY where not"
+            if "x509: " in error:
+                hint = "name the file of its CA certificate, in PEM: INVOKE_RAYSIDE_REGISTRY_CA=FILE; or set "
+                hint += "this machine's clock right"
+            return RegistryUnreachable(f"the registry {self.address} can't be reached: {words}", hint=hint)
+        hint = "ask who looks after the registry, then run the command again, which goes on from there"
         if status == 507 or _FULL.search(error):
-            return "it is full: have room made there, then run the command again, which goes on from there"
-        if status in (401, 403) or (not status and _LOGIN.search(error)):
-            return f"docker login {self.address.host}, as one who may do that"
-        if status == 405 or _READ_ONLY.search(error):
-            return "it is read-only: name one that takes images, or ask who looks after it"
-        if repository and (status in (400, 404) or _NO_NAME.search(error)):
+            hint = "it is full: have room made there, then run the command again, which goes on from there"
+        elif status in (401, 403) or (not status and _LOGIN.search(error)):
+            hint = f"docker login {self.address.host}, as one who may do that"
+        elif repository and (status in (400, 404) or _NO_NAME.search(error)):
             # Many registries make none by themselves.
             named = self.address.repository(repository)
-            return f"make the repository {named}, or its project, there first, or name another HOST/PATH"
-        if _CHANGED.search(error):
-            return f"ask who looks after it; ./invokew mirror {self.address} gives it what it lacks"
-        return "run the command again, which goes on from there; ask who looks after the registry"
+            hint = f"make the repository {named}, or its project, there first, or name another HOST/PATH"
+        return RegistryRefused(f"the registry {self.address} refuses {what}: {words}", hint=hint)

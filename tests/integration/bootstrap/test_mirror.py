@@ -316,7 +316,7 @@ def test_the_password_is_of_a_helper_of_docker_too(
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     assert send(mirror_of(settings(shared, tmp_path)), bundle, silent).given
     helper.write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
-    with pytest.raises(RegistryRefused, match="no login for"):
+    with pytest.raises(RegistryRefused, match="credential"):
         mirror_of(settings(shared, tmp_path)).require("rayside/bundle")
 
 
@@ -387,7 +387,6 @@ def test_one_that_is_read_only_says_so(bundle: Bundle, tmp_path: Path) -> None:
     with served(tmp_path / "read only", maintenance={"readonly": {"enabled": True}}) as registry:
         error = refusal(registry, bundle, tmp_path)
     assert "status code 405" in error.message
-    assert error.hint.startswith("it is read-only")
 
 
 def test_none_that_is_there_and_none_that_is_filled(bundle: Bundle, tmp_path: Path) -> None:
@@ -412,7 +411,7 @@ def test_what_was_changed_in_the_registry_is_refused(bundle: Bundle, tmp_path: P
         whole = listed(mirror_of(mine), this_version(), this_platform())
         with pytest.raises(RegistryRefused, match="mismatch") as caught:
             fetch(mirror_of(mine), whole, tmp_path / "file", tmp_path / "kept", silent)
-        assert caught.value.hint.startswith("ask who looks after it; ./invokew mirror")
+        assert caught.value.hint.startswith("ask who looks after the registry")
         assert not (tmp_path / "file").exists()
 
 
@@ -610,11 +609,11 @@ def errors(message: str, code: str = "DENIED") -> bytes:
         (403, "DENIED: adding 1 GiB of storage would exceed the upper limit", "it is full"),
         (403, "DENIED: no", "docker login 127.0.0.1:"),
         (403, "", "docker login 127.0.0.1:"),
-        (405, "", "it is read-only"),
+        (405, "", "ask who looks after the registry"),
         (404, "NAME_UNKNOWN: not known", "make the repository team/rayside/bundle, or its project,"),
         (400, "DENIED: quota is used up", "it is full"),
         (400, "NAME_INVALID: invalid name", "make the repository team/rayside/bundle, or its project,"),
-        (418, "TEA: " + "\x1b[31m" * 1000, "run the command again"),
+        (418, "TEA: " + "\x1b[31m" * 1000, "ask who looks after the registry"),
     ],
 )
 def test_each_refusal_is_in_its_words_with_the_one_thing_to_do(
@@ -734,23 +733,19 @@ def test_no_proxy_is_asked_for_what_is_on_this_machine(
 
 
 @pytest.mark.parametrize(
-    ("refusal", "login", "told", "hint"),
-    [
-        ("403 Blocked", "", "Blocked", "have the proxy's keeper let it through"),
-        ("", "me:secret", "Proxy Authentication Required", "the proxy wants a login, or another"),
-    ],
+    ("refusal", "login", "told"),
+    [("403 Blocked", "", "Blocked"), ("", "me:secret", "Proxy Authentication Required")],
 )
 def test_a_proxy_that_refuses_is_told_at_once(
-    refusal: str, login: str, told: str, hint: str, monkeypatch: pytest.MonkeyPatch
+    refusal: str, login: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", "/nowhere")
     with connect_proxy(login=login) as proxy:
         proxy.refusal = refusal
         monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.host}:{proxy.port}")
-        with pytest.raises(RegistryUnreachable) as caught:
+        with pytest.raises(RegistryUnreachable, match=f"registry.test can't be reached: .*{told}") as caught:
             mirror_of(Settings(mirror="registry.test")).manifest("x", "latest")
-    assert caught.value.message == f"the registry registry.test is not reached, for the proxy refuses: {told}"
-    assert caught.value.hint.startswith(hint)
+    assert "HTTPS_PROXY" in caught.value.hint
     assert set(proxy.targets) == {"registry.test:443"}
 
 
@@ -778,20 +773,15 @@ def test_the_authority_of_a_registry_is_that_of_all_to_whom_it_leads(
 
 
 @pytest.mark.parametrize(
-    ("host", "days", "told", "hint"),
-    [
-        ("localhost", -1, "has expired", "if this machine's clock is right, ask"),
-        ("other.test", 2, "valid for other.test", "name the registry as its certificate does"),
-    ],
+    ("host", "days", "told"), [("localhost", -1, "has expired"), ("other.test", 2, "valid for other.test")]
 )
-def test_what_is_wrong_with_a_certificate_is_said_with_the_one_thing_to_do(
-    scripted: Scripted, tmp_path: Path, host: str, days: int, told: str, hint: str
+def test_what_is_wrong_with_a_certificate_is_said(
+    scripted: Scripted, tmp_path: Path, host: str, days: int, told: str
 ) -> None:
     files = self_signed(host, tmp_path, days=days)
     registry = scripted(lambda handler: says(handler, 404), files)
-    with pytest.raises(RegistryUnreachable, match=f"can't be reached: .*x509: .*{told}") as caught:
+    with pytest.raises(RegistryUnreachable, match=f"can't be reached: .*x509: .*{told}"):
         registry.require("x")
-    assert caught.value.hint.startswith(hint)
 
 
 def test_one_that_speaks_no_tls_says_so(
@@ -799,14 +789,12 @@ def test_one_that_speaks_no_tls_says_so(
 ) -> None:
     host = scripted(lambda handler: says(handler, 404)).address.host
     authority, _ = self_signed("localhost", tmp_path)
-    with pytest.raises(RegistryUnreachable, match="speaks no TLS") as caught:
+    with pytest.raises(RegistryUnreachable, match=r"HTTP response to HTTPS client|not look like a TLS"):
         mirror_of(Settings(mirror=host, registry_ca=str(authority))).require("x")
-    assert caught.value.hint.startswith("leave out the setting registry_ca")
     # As of a registry on another machine, which is never asked without TLS.
     monkeypatch.setattr(Address, "is_loopback", False)
-    with pytest.raises(RegistryUnreachable, match="speaks no TLS") as caught:
+    with pytest.raises(RegistryUnreachable, match=r"HTTP response to HTTPS client|not look like a TLS"):
         mirror_of(Settings(mirror=host)).require("x")
-    assert caught.value.hint.startswith("correct its port, or have TLS set up there")
 
 
 @pytest.mark.parametrize(
