@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bootstrap.errors import Forbidden
-from bootstrap.kube.api import CORE, Kube
-from bootstrap.kube.contents import Kind, kinds
+from bootstrap.kube.api import Kube
 from bootstrap.settings import KUBERAY_VERSION
 
 _OBJECT = ("get", "create", "patch", "delete")
@@ -75,10 +74,6 @@ DOOR = (
     Rule("rbac.authorization.k8s.io", "roles", _OBJECT),
     Rule("rbac.authorization.k8s.io", "rolebindings", _OBJECT),
 )
-# What a workshop lists in the whole cluster besides the kinds that a namespace is searched for.
-_LISTED_TOO: tuple[Kind, ...] = ((CORE, "namespaces"), (CORE, "nodes"), (CORE, "events"))
-# Where so many rights to list are lacking, LOOK is named in their place.
-_SEVERAL = 5
 # In the namespace of a workshop's front door, where a host leads to it. docs/workshop.md has this, too.
 INGRESS = (Rule("networking.k8s.io", "ingresses", _OBJECT),)
 # In the whole cluster, where the namespace has to be made.
@@ -103,44 +98,26 @@ def require_workshop(kube: Kube) -> None:
     if kube.allowed("*", "*", "*", everywhere=True):
         return
     here = f"in the namespace {kube.namespace}"
-    parts = (
-        (
-            "in the whole cluster",
-            "the ClusterRole rayside-workshop",
-            [*_lacking(kube, PLACES, everywhere=True), *_not_listed(kube)],
-        ),
-        (here, f"the Role rayside-workshop-door {here}", _lacking(kube, DOOR)),
-    )
-    lacking = [part for part in parts if part[2]]
-    if lacking:
-        named = ", and ".join(f"{where}: {_named(rules)}" for where, _, rules in lacking)
-        roles = ", and for ".join(role for _, role, _ in lacking)
+    everywhere, door = _lacking(kube, (*PLACES, LOOK), everywhere=True), _lacking(kube, DOOR)
+    named, roles = [], []
+    if everywhere:
+        named.append(f"in the whole cluster: {_named(everywhere)}")
+        roles.append("the ClusterRole rayside-workshop")
+    if door:
+        named.append(f"{here}: {_named(door)}")
+        roles.append(f"the Role rayside-workshop-door {here}")
+    if named:
         raise Forbidden(
-            f"you lack rights in Kubernetes that a workshop needs, {named}",
-            hint=f"ask an administrator for {roles}, as docs/workshop.md has under Rights",
+            f"you lack Kubernetes rights that a workshop needs, {', and '.join(named)}",
+            hint=f"ask an administrator for {', and for '.join(roles)}, as docs/workshop.md has under Rights",
         )
-
-
-def _not_listed(kube: Kube) -> list[Rule]:
-    """Returns what we may not list of all that there is; LOOK where that is much."""
-
-    def may_list(group: str, resource: str) -> bool:
-        return kube.allowed("list", resource, group, everywhere=True)
-
-    # Each kind is asked about only where there is no one rule for all: they are some sixty.
-    if may_list("*", "*"):
-        return []
-    there = (*_LISTED_TOO, *kinds(kube))
-    rules = [Rule("" if path == CORE else path.split("/")[2], name, ("list",)) for path, name in there]
-    lacking = [rule for rule in rules if not may_list(rule.group, rule.resource)]
-    return lacking if len(lacking) < _SEVERAL else [LOOK]
 
 
 def require(kube: Kube, rules: Sequence[Rule]) -> None:
     """Raises Forbidden where a right of these is lacking in the namespace."""
     if lacking := _lacking(kube, rules):
         raise Forbidden(
-            f"you lack rights in Kubernetes, in the namespace {kube.namespace}: {_named(lacking)}",
+            f"you lack these Kubernetes rights in the namespace {kube.namespace}: {_named(lacking)}",
             hint=f"ask for a Role in {kube.namespace} with the rules {_listed(lacking)}",
         )
 
@@ -149,7 +126,8 @@ def require_namespace_making(kube: Kube) -> None:
     """Raises Forbidden where a right is lacking to make the namespace, and to remove it."""
     if lacking := _lacking(kube, NAMESPACE, everywhere=True):
         raise Forbidden(
-            f"there is no namespace {kube.namespace}, and you lack the right to make it: {_named(lacking)}",
+            f"there is no namespace {kube.namespace}, and you lack the Kubernetes rights to make it: "
+            f"{_named(lacking)}",
             hint=f"ask an administrator: kubectl create namespace {kube.namespace}; "
             f"or for a ClusterRole with the rules {_listed(lacking)}",
         )
@@ -160,7 +138,8 @@ def require_operator_making(kube: Kube) -> None:
     lacking = [*_lacking(kube, DEFINITIONS, everywhere=True), *_lacking(kube, OPERATOR)]
     if lacking:
         raise Forbidden(
-            f"there is no KubeRay operator, and you lack rights to install one: {_named(lacking)}",
+            "there is no KubeRay operator, and you lack the Kubernetes rights to install one: "
+            f"{_named(lacking)}",
             hint=f"ask an administrator to install KubeRay {KUBERAY_VERSION}: kubectl apply --server-side "
             f"-k 'github.com/ray-project/kuberay/ray-operator/config/default?ref=v{KUBERAY_VERSION}'",
         )
@@ -168,18 +147,11 @@ def require_operator_making(kube: Kube) -> None:
 
 def _lacking(kube: Kube, rules: Sequence[Rule], *, everywhere: bool = False) -> list[Rule]:
     """Returns the rules, each with the verbs alone that we may not."""
-    left = [
-        Rule(
-            rule.group,
-            rule.resource,
-            tuple(
-                verb
-                for verb in rule.verbs
-                if not kube.allowed(verb, rule.resource, rule.group, everywhere=everywhere)
-            ),
-        )
-        for rule in rules
-    ]
+
+    def may(rule: Rule, verb: str) -> bool:
+        return kube.allowed(verb, rule.resource, rule.group, everywhere=everywhere)
+
+    left = [replace(rule, verbs=tuple(verb for verb in rule.verbs if not may(rule, verb))) for rule in rules]
     return [rule for rule in left if rule.verbs]
 
 
