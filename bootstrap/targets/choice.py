@@ -1,25 +1,40 @@
-"""Chooses the target: that of the cluster that is there, else the one that the settings ask for."""
+"""Chooses the target: that of the cluster that is there, else the one that the settings ask for.
+
+The settings, the instance's record and the context are resolved once, to a `Plan`, before any target is made.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bootstrap import docker_engine, instance
-from bootstrap.errors import OtherTarget
-from bootstrap.graph import dependants
-from bootstrap.instance import configured
+from bootstrap.errors import EngineNotPermitted, EngineNotRunning, EngineNotSupported, OtherTarget
+from bootstrap.instance import Instance, Ports, configured
 from bootstrap.own_folder import require_own
-from bootstrap.settings import BUNDLED, DEFAULT_NAME, POD, TARGETS, THEIRS, Settings
+from bootstrap.settings import BUNDLED, DEFAULT_NAME, POD, THEIRS, Settings
 from bootstrap.shell import Shell
-from bootstrap.step import Report, Step
-from bootstrap.targets.plan import Plan, is_bundled, of_instance, of_new, of_record, resolve, way
-from bootstrap.targets.target import Target
+from bootstrap.sources.reachable import unreachable
+from bootstrap.step import Report
+from bootstrap.targets.target import Plan, Target
 from rayside.errors import InvalidSetting, NotRunning
+from rayside.ports import port_holder
 
 if TYPE_CHECKING:
-    from bootstrap.targets.kind import Kind
     from bootstrap.targets.on_kubernetes import OnKubernetes
+
+_REASONS = {
+    "address": "its address was given",
+    "ssh": "its host was given",
+    "context": "its context was given",
+}
+
+
+def choose(settings: Settings, shell: Shell, **purpose: bool) -> Target:
+    """Returns the target of the cluster of that name, or what `up` would make, as `resolve` has it."""
+    return made(resolve(settings, shell, **purpose))
 
 
 def made(plan: Plan) -> Target:
@@ -59,22 +74,6 @@ def made(plan: Plan) -> Target:
     from bootstrap.targets.existing_cluster import Cluster
 
     return Cluster(**fields)
-
-
-def choose(settings: Settings, shell: Shell, **purpose: bool) -> Target:
-    """Returns the target of the cluster of that name, or what `up` would make, as `resolve` has it."""
-    return made(resolve(settings, shell, **purpose))
-
-
-def for_machine(settings: Settings, shell: Shell, **purpose: bool) -> Target:
-    """Returns the target as `choose` does, or the one that is asked for, where the cluster is on another.
-
-    What a machine lacks, and what can be cached, has nothing to do with the cluster that is there.
-    """
-    try:
-        return choose(settings, shell, **purpose)
-    except OtherTarget:
-        return made(of_new(settings, shell, **purpose))
 
 
 def existing(settings: Settings, shell: Shell) -> Target:
@@ -133,35 +132,6 @@ def exists(target: Target) -> bool:
     return target.instance.record.exists() or target.present()
 
 
-def removable(settings: Settings, shell: Shell) -> list[Target]:
-    """Returns each target that may have something of the cluster of that name to remove."""
-    require_own(settings.state_folder)
-    # What its pods were told goes whatever the settings say now.
-    settings = replace(settings, package_index="", package_index_ca="", package_proxy="")
-    settings = replace(settings, registry_mirrors="", registry_ca="")
-    # It goes without its bundle, which may be another by now, or gone.
-    settings = replace(settings, bundle="", mirror="")
-    if settings.source in BUNDLED:
-        settings = replace(settings, source="auto")
-    try:
-        recorded = instance.read(settings.state_folder / settings.name)
-    except InvalidSetting:
-        recorded = None
-    if recorded is not None:
-        if recorded.source in BUNDLED:
-            from bootstrap.sources.bundle_origin import RECORD
-
-            if not (recorded.location / RECORD).exists():
-                recorded = replace(recorded, source="packages")
-        # It goes from where it is, whatever target the settings name by now.
-        return [made(of_record(settings, shell, recorded, "it was made so"))]
-    # What is left of a cluster without its record may be on any target.
-    names = [name for name in TARGETS if name != "auto" and settings.target in ("auto", name)]
-    unknown = [replace(configured(settings, name), source="packages") for name in names]
-    targets = [made(of_instance(settings, shell, identity, "it has no record")) for identity in unknown]
-    return [target for target in targets if target.instance.target == "local" or target.present()]
-
-
 def wait_for_engine(settings: Settings, report: Report) -> None:
     """Waits, as long as the settings say, for the Docker engine where the choice of the target needs one."""
     recorded = instance.read(settings.state_folder / settings.name)
@@ -170,56 +140,207 @@ def wait_for_engine(settings: Settings, report: Report) -> None:
         docker_engine.wait(settings.engine_wait, report)
 
 
-def asks_mirror(settings: Settings) -> bool:
-    """Returns whether the choice of the target asks a registry for a bundle."""
-    if not settings.mirror or settings.bundle or settings.source not in ("auto", "mirror"):
-        return False
-    if settings.target == "local" or settings.address or settings.ssh:
-        return False
-    from bootstrap.sources.bundle_origin import RECORD, asks_mirror
-
-    return asks_mirror(settings, settings.state_folder / settings.name / RECORD)
+# --- the plan ----------------------------------------------------------------------------
 
 
-def preparation(settings: Settings, shell: Shell) -> tuple[Target, list[Step], list[Step]]:
-    """Returns what can be made ready ahead, and what can't for want of a Docker engine.
+def resolve(settings: Settings, shell: Shell, **purpose: bool) -> Plan:
+    """Returns the plan for the cluster of that name, or for what `up` would make.
 
-    Without an engine the steps are kind's nevertheless, for an engine may come later, and those that `local`
-    needs, unless kind was asked for.
-
-    Returns:
-        The target; its steps; the steps that are left out.
+    A cluster that was made and not removed keeps its target. For a new one `auto` is kind where a Docker
+    engine answers, else local. `purpose` has `asks` and `prepares` of the plan. Raises OtherTarget,
+    UnsafeFolder, EngineNotSupported.
     """
-    purpose = {"asks": True, "prepares": True}
-    chosen = for_machine(settings, shell, **purpose)
-    needs_no_engine = settings.target == "local" or chosen.instance.target == "cluster"
-    if needs_no_engine or chosen.present() or docker_engine.answers():
-        return chosen, chosen.cacheable(engine=True), []
-    later = made(of_instance(settings, shell, configured(settings, "kind"), "for later", **purpose))
-    steps = later.cacheable(engine=False)
-    left_out = dependants(steps, "engine")
-    now = [step for step in steps if step.name not in left_out]
-    names = {step.name for step in now}
-    if settings.target == "auto" and not is_bundled(settings):
-        local = made(of_instance(settings, shell, configured(settings, "local"), "for now", **purpose))
-        now += [step for step in local.cacheable(engine=False) if step.name not in names]
-    return later, now, [step for step in steps if step.name in left_out]
-
-
-def to_bundle(settings: Settings, shell: Shell, architecture: str = "") -> Kind:
-    """Returns the target that a bundle is made of: its images and programs.
-
-    `architecture`: of the machine that it is for; default: this one's. Raises InvalidSetting, UnsafeFolder.
-    """
-    from bootstrap.targets.kind import Kind
-
-    if settings.source in BUNDLED:
-        raise InvalidSetting(
-            f"a bundle is made of what a network gives, and source is {settings.source}",
-            hint="name another: --source upstream, or --source packages",
-        )
     require_own(settings.state_folder)
-    settings = replace(settings, mirror="")
-    identity = configured(settings, "kind")
-    plan = of_instance(settings, shell, identity, "for the bundle", asks=True, prepares=True)
-    return Kind(**vars(replace(plan, architecture=architecture)))
+    recorded = instance.read(settings.state_folder / settings.name)
+    if recorded is None:
+        return of_new(settings, shell, **purpose)
+    if recorded.target == POD and settings.target != "auto":
+        raise _only_this(settings)
+    removal = f"./invokew down{recorded.verb_options} removes it"
+    if settings.target not in ("auto", recorded.target):
+        raise OtherTarget(
+            f"the cluster {settings.name} is on the target {recorded.target}, not on {settings.target}",
+            hint=f"{removal}; or --name gives a second one",
+        )
+    if other := _other(settings, recorded):
+        raise InvalidSetting(other, hint=f"{removal}; or --name gives a second one")
+    reason = "as asked" if settings.target != "auto" else "auto: it was made so"
+    return of_record(settings, shell, recorded, reason, **purpose)
+
+
+def _other(settings: Settings, recorded: Instance) -> str:
+    """Returns what the settings ask for that the cluster which is there is not; empty where nothing is."""
+    cluster = f"the cluster {settings.name}"
+    if settings.namespace not in (Settings().namespace, recorded.namespace):
+        return f"namespace is {settings.namespace}, and {cluster} is in {recorded.namespace}"
+    if settings.create and not recorded.created:
+        does = f"looks after {recorded.place}" if recorded.target == "cluster" else f"is on {recorded.target}"
+        return f"create makes a Ray cluster, and {cluster} {does}"
+    if settings.workspace_pod and not recorded.workspace_pod:
+        return f"workspace makes a pod, and {cluster} was begun without one"
+    for key in THEIRS:
+        if getattr(settings, key) not in ("", getattr(recorded, key)):
+            is_there = recorded.address or recorded.created
+            place = f"the Ray at {recorded.place}" if is_there else f"on the target {recorded.target}"
+            return f"{key} is {getattr(settings, key)}, and {cluster} is {place}"
+    if settings.user not in ("", recorded.user) and recorded.user:
+        return f"user is {settings.user}, and {cluster} is {recorded.user}'s"
+    return ""
+
+
+def of_instance(
+    settings: Settings,
+    shell: Shell,
+    identity: Instance,
+    reason: str,
+    *,
+    asks: bool = False,
+    prepares: bool = False,
+) -> Plan:
+    """Returns the plan for an instance, which gets its source; a place of a workshop has that of its base."""
+    if not identity.workshop:
+        identity = replace(identity, source=_source(settings, identity))
+    return Plan(settings, shell, identity, reason, asks=asks, prepares=prepares)
+
+
+def of_record(settings: Settings, shell: Shell, recorded: Instance, reason: str, **purpose: bool) -> Plan:
+    """Returns the plan for a cluster that has a record."""
+    # An earlier version recorded no user.
+    user = recorded.user or configured(settings, recorded.target).user
+    # Those of a place are for who looks at it.
+    asks_for_none = recorded.workshop and not purpose.get("asks")
+    ports = recorded.ports if asks_for_none else _ports(settings, recorded)
+    identity = replace(recorded, ports=ports, user=user)
+    return of_instance(settings, shell, identity, reason, **purpose)
+
+
+def of_new(settings: Settings, shell: Shell, **purpose: bool) -> Plan:
+    """Returns the plan for a cluster that has no record. Raises as `resolve`."""
+    if instance.in_workspace(settings.state_folder):
+        raise _only_this(settings)
+
+    def plan(name: str, reason: str, source: str = "") -> Plan:
+        identity = configured(settings, name)
+        if name == "cluster" and settings.context:
+            identity = _theirs(settings, _in_context(settings, identity))
+        identity = replace(identity, ports=_ports(settings, identity), source=source)
+        return of_instance(settings, shell, identity, reason, **purpose)
+
+    if settings.target == "local":
+        return plan("local", "as asked")
+    if given := way(settings):
+        return plan("cluster", _REASONS[given])
+    if settings.target == "cluster":
+        raise InvalidSetting(
+            "the target cluster is a Ray that is there, and none was named",
+            hint="./invokew up --address http://HOST:8265, or up --ssh HOST, or up --context CONTEXT",
+        )
+    from bootstrap.steps import kind_cluster
+
+    try:
+        # Its folder may be gone, and the cluster not.
+        source = kind_cluster.source_in_use(settings.name)
+    except (EngineNotRunning, EngineNotPermitted) as error:
+        if settings.target == "auto" and not is_bundled(settings):
+            if isinstance(error, EngineNotSupported):  # docker may reach it: that choice is the user's
+                raise
+            return plan("local", f"auto: {error.message}")
+        source = None
+    reason = "auto: it is up" if source else "auto: a Docker engine answers"
+    if is_bundled(settings):
+        reason = "auto: a bundle has what it needs"
+    return plan("kind", "as asked" if settings.target == "kind" else reason, source or "")
+
+
+def _only_this(settings: Settings) -> OtherTarget:
+    """Returns the error that a workspace in a pod knows the cluster that it is in, and no other."""
+    named = f", and none {settings.name}" if settings.name != DEFAULT_NAME else ""
+    return OtherTarget(
+        f"this workspace is in the pod of a cluster, and can reach no other{named}",
+        hint="./invokew up, where Rayside was cloned, makes others; leave out --name and --target here",
+    )
+
+
+def way(settings: Settings) -> str:
+    """Returns the setting that leads to a Ray that others made; empty where none does."""
+    return next((key for key in ("context", "ssh", "address") if getattr(settings, key)), "")
+
+
+def _theirs(settings: Settings, identity: Instance) -> Instance:
+    """Returns the identity with the RayCluster that the context leads to; with none where it is to be made.
+
+    Raises as `heads.find`.
+    """
+    if settings.create:
+        return replace(identity, address="")
+    from bootstrap.kube import heads
+    from bootstrap.kube.api import Kube
+
+    kube = Kube(Path(identity.their_kubeconfig), identity.context, identity.namespace)
+    pod = ""
+    if settings.workspace_pod:
+        from bootstrap.steps.workspace_pod import new_name
+
+        pod = new_name(identity.user)
+    return replace(identity, their_cluster=heads.find(kube, settings.ray_cluster), workspace_pod=pod)
+
+
+def _in_context(settings: Settings, identity: Instance) -> Instance:
+    """Returns the identity in the namespace that the settings name, or else the context."""
+    from bootstrap.kube.kubeconfig import file_with
+
+    kubeconfig, namespace = file_with(settings.context)
+    if settings.namespace != Settings().namespace:
+        namespace = settings.namespace
+    return replace(identity, context=settings.context, namespace=namespace, their_kubeconfig=str(kubeconfig))
+
+
+def _source(settings: Settings, identity: Instance) -> str:
+    """Returns where programs and images come from: as asked, else as the cluster was made."""
+    brings_images = identity.target == "kind" or identity.created or identity.workspace_pod
+    if settings.source != "auto" and brings_images:
+        return settings.source
+    if identity.source:
+        return identity.source
+    if settings.mirror and brings_images:
+        return "mirror"
+    return "packages" if unreachable(settings) else "upstream"
+
+
+def is_bundled(settings: Settings) -> bool:
+    """Returns whether what is made anew is of a bundle, which has nothing for a Ray on this machine."""
+    return settings.source in BUNDLED or (settings.source == "auto" and bool(settings.mirror))
+
+
+def _ports(settings: Settings, known: Instance) -> Ports:
+    """Returns the ports that the settings name, and for the rest those that the cluster has been given.
+
+    A new cluster gets the usual ports; unless it is the first, free ones in place of those that are taken.
+    """
+    asked, usual = configured(settings, "").ports, configured(Settings(), "").ports
+    recorded = known.record.exists()
+    if recorded and asked == usual and all(vars(known.ports).values()):
+        return known.ports
+    others = {
+        port
+        for other in instance.all_recorded(settings.state_folder)
+        if other.name != settings.name
+        for port in vars(other.ports).values()
+    }
+    named = {name: port for name, port in vars(asked).items() if port != getattr(usual, name)}
+    chosen = dict(named)
+    for name, port in vars(asked).items():
+        if name in named:
+            continue
+        if recorded and (given := getattr(known.ports, name)):
+            chosen[name] = given
+        elif settings.name == DEFAULT_NAME:
+            chosen[name] = port
+        else:
+            chosen[name] = next(_free(port, {*others, *chosen.values()}))
+    return Ports(**chosen)
+
+
+def _free(first: int, taken: Collection[int]) -> Iterator[int]:
+    """Yields the ports from `first` on that are nobody's now."""
+    return (port for port in range(first, 65536) if port not in taken and not port_holder(port))

@@ -1,4 +1,4 @@
-"""Base class of the targets: its steps, what can be prepared, access to Ray, and its Kubernetes part."""
+"""Plan of a command, and base class of the targets: steps, access to Ray, and the Kubernetes part."""
 
 from __future__ import annotations
 
@@ -8,18 +8,40 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from bootstrap.settings import BUNDLED
+from bootstrap.instance import Instance
+from bootstrap.settings import BUNDLED, Settings
+from bootstrap.shell import Shell
 from bootstrap.sources.extensions import Extensions, variant
 from bootstrap.sources.source import Source
 from bootstrap.step import Step
 from bootstrap.steps.example_job import ExampleJob
-from bootstrap.targets.plan import Plan
 from rayside.ray.jobs import Submission
 from rayside.ray.state import Dashboard
 from rayside.relay.config import Masking
 
 if TYPE_CHECKING:
     from bootstrap.targets.forwarded import ForwardedAccess
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One instance, where the settings and its record have it.
+
+    Attributes:
+        instance: the cluster that is meant, with its target, source and ports.
+        reason: why it is this target, for people.
+        asks: whether a gallery may be asked for the workspace's extensions.
+        prepares: whether that is for a cluster to come.
+        architecture: of the machine that the cluster is to come to; default: this one's.
+    """
+
+    settings: Settings
+    shell: Shell
+    instance: Instance
+    reason: str
+    asks: bool = False
+    prepares: bool = False
+    architecture: str = ""
 
 
 class Access(Protocol):

@@ -23,7 +23,7 @@ from bootstrap.sources.bundle_file import BundleFile, Wheels, require_free
 from bootstrap.steps.emulation import Emulation, absent
 from bootstrap.steps.engine import Engine
 from bootstrap.steps.machine_checks import Python
-from bootstrap.targets import choice
+from bootstrap.targets import choice, preparation
 from rayside.console import Console
 from rayside.errors import InvalidArgument
 
@@ -84,7 +84,7 @@ def written(settings: Settings, console: Console, file: Path, asked: Asked) -> M
             )
         # Images are emulated there, or this machine's programs are compiled for it.
         architecture = platform.removeprefix("linux/")
-    target = choice.to_bundle(settings, shell, architecture)
+    target = preparation.to_bundle(settings, shell, architecture)
     emulation = _emulation(target.origin.name, architecture)
     source, folder = target.origin, settings.cache_folder
     # The node's own images alone are baked into it: the others are in the bundle once, for all uses.

@@ -15,7 +15,7 @@ from bootstrap.step import Appliable, Condition, Status, Step
 from bootstrap.steps.debian_program import DebianProgram, chromium, fish, minisign, nft, registry, sshd, zsh
 from bootstrap.steps.engine import installable
 from bootstrap.steps.ports_private import PortsPrivate
-from bootstrap.targets import choice
+from bootstrap.targets import preparation
 from rayside.console import Console
 from rayside.errors import MACHINE, RaysideError
 
@@ -33,10 +33,10 @@ def doctor(
     if target is not None:
         settings = parse({**vars(settings), "target": target}, {})
     shell = Shell()
-    chosen = choice.for_machine(settings, shell)
+    chosen = preparation.for_machine(settings, shell)
     if settings.target == "auto" and not chosen.present() and installable():
         # An engine can be installed here, and `auto` would take it.
-        chosen = choice.for_machine(replace(settings, target="kind"), shell)
+        chosen = preparation.for_machine(replace(settings, target="kind"), shell)
     steps = chosen.machine()
     if codespace := Codespace.here():
         ports = chosen.instance.ports

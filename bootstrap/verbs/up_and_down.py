@@ -22,7 +22,7 @@ from bootstrap.settings import DEFAULT_NAME, Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Condition, Status, Step
 from bootstrap.steps import example_job
-from bootstrap.targets import choice
+from bootstrap.targets import choice, preparation
 from bootstrap.targets.target import Target, with_example
 from rayside.console import Console
 from rayside.errors import INTERRUPTED, InvalidArgument, JobNotFound, RaysideError
@@ -81,7 +81,7 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
 
 def _get_client(settings: Settings, shell: Shell, console: Console) -> None:
     """Gets the registry client, where a mirror is asked which bundle it has, before the target is chosen."""
-    if not choice.asks_mirror(settings):
+    if not preparation.asks_mirror(settings):
         return
     from bootstrap.sources.registry_client import RegistryClient
 
@@ -193,7 +193,7 @@ def down(settings: Settings, console: Console, *, purge: bool) -> None:
         )
     # There may be a workspace that the settings now do without.
     with _alone(settings, console):
-        targets = choice.removable(replace(settings, workspace=True), Shell())
+        targets = preparation.removable(replace(settings, workspace=True), Shell())
         if not purge and settings.name != DEFAULT_NAME and not any(map(choice.exists, targets)):
             console.result(
                 f"There is no cluster {settings.name}. Next: ./invokew list shows those that there are"
@@ -224,7 +224,7 @@ def prepare(settings: Settings, console: Console) -> None:
     shell = Shell()
     choice.wait_for_engine(settings, console.event)
     _get_client(settings, shell, console)
-    target, steps, left_out = choice.preparation(settings, shell)
+    target, steps, left_out = preparation.preparation(settings, shell)
     if left_out:
         console.event("No Docker engine answers: what needs none is prepared")
     with console.progress():

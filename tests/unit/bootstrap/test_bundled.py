@@ -28,8 +28,8 @@ from bootstrap.sources.checked_bundle import CheckedBundle, FetchedBundle
 from bootstrap.sources.registry_client import RegistryClient
 from bootstrap.sources.source import Source
 from bootstrap.step import Condition
-from bootstrap.targets import choice
-from bootstrap.targets.choice import removable
+from bootstrap.targets import preparation
+from bootstrap.targets.preparation import removable
 from rayside.errors import CommandFailed, InvalidSetting
 from rayside.private_file import write_private
 from tests.bundles import recorded, small
@@ -289,7 +289,7 @@ def test_what_takes_too_long_is_ended() -> None:
 
 def test_a_mirror_is_asked_once_for_a_cluster_and_not_for_what_has_no_images(tmp_path: Path) -> None:
     settings = Settings(mirror="registry.test", state_folder=tmp_path)
-    assert choice.asks_mirror(settings)
+    assert preparation.asks_mirror(settings)
     for other in (
         {"mirror": ""},
         {"source": "packages"},
@@ -297,8 +297,8 @@ def test_a_mirror_is_asked_once_for_a_cluster_and_not_for_what_has_no_images(tmp
         {"target": "local"},
         {"address": "http://head:8265"},
     ):
-        assert not choice.asks_mirror(replace(settings, **other))  # type: ignore[arg-type]
+        assert not preparation.asks_mirror(replace(settings, **other))  # type: ignore[arg-type]
     folder = tmp_path / settings.name
     recorded(folder, "registry.test")
-    assert not choice.asks_mirror(settings)
-    assert choice.asks_mirror(replace(settings, mirror="elsewhere.test"))
+    assert not preparation.asks_mirror(settings)
+    assert preparation.asks_mirror(replace(settings, mirror="elsewhere.test"))

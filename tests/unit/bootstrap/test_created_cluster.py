@@ -28,7 +28,7 @@ from bootstrap.shell import Shell
 from bootstrap.step import Step, Undoable
 from bootstrap.steps.pull_secret import PullSecret
 from bootstrap.steps.ray_cluster import RayCluster
-from bootstrap.targets import choice
+from bootstrap.targets import choice, preparation
 from bootstrap.targets.cluster_created import ClusterCreated
 from bootstrap.targets.target import with_example
 from rayside.errors import InvalidSetting
@@ -297,7 +297,7 @@ def test_later_commands_know_the_mirror_without_the_setting(prod: Path) -> None:
     again = choice.choose(Settings(state_folder=prod.parent / "state"), Shell())
     assert isinstance(again, ClusterCreated)
     assert again.images == first.images
-    (gone,) = choice.removable(Settings(state_folder=prod.parent / "state"), Shell())
+    (gone,) = preparation.removable(Settings(state_folder=prod.parent / "state"), Shell())
     assert "pull-secret" in {step.name for step in gone.steps() if isinstance(step, Undoable)}
 
 
@@ -334,7 +334,7 @@ def test_a_mirror_that_is_named_for_good_is_for_what_is_made_anew(prod: Path) ->
     later = parse({"state_folder": prod.parent / "state", "mirror": MIRROR}, {})
     assert choice.choose(later, Shell()).instance.source == "packages"
     # What it was is taken back, too.
-    (gone,) = choice.removable(later, Shell())
+    (gone,) = preparation.removable(later, Shell())
     assert "pull-secret" in {step.name for step in gone.steps() if isinstance(step, Undoable)}
 
 
@@ -348,7 +348,7 @@ def test_a_mirror_has_nothing_for_a_ray_on_this_machine(prod: Path) -> None:
         "mirror",
         "auto: a bundle has what it needs",
     )
-    later, now, _ = choice.preparation(parse(given, {}), Shell())
+    later, now, _ = preparation.preparation(parse(given, {}), Shell())
     assert later.instance.target == "kind"
     assert "workspace-files" not in {step.name for step in now}
     assert choice.choose(parse({**given, "target": "local"}, {}), Shell()).instance.target == "local"

@@ -24,7 +24,7 @@ from bootstrap.own_folder import make_own
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.steps.state_folder import StateFolder
-from bootstrap.targets import choice
+from bootstrap.targets import choice, preparation
 from bootstrap.verbs import up_and_down
 from rayside.console import Console
 from rayside.errors import InvalidSetting, NotRunning, PortTaken
@@ -72,7 +72,7 @@ def test_a_damaged_record_says_how_to_remove_it_and_down_can(text: str, tmp_path
         instance.read(tmp_path / "demo")
     assert refused.value.hint.startswith("./invokew down --name demo")
     settings = Settings(state_folder=tmp_path, name="demo", target="local")
-    (target,) = choice.removable(settings, Shell())
+    (target,) = preparation.removable(settings, Shell())
     StateFolder(target.instance).undo(lambda _: None)
     assert not identity.location.exists()
 
@@ -203,9 +203,9 @@ def test_a_cluster_keeps_its_target(tmp_path: Path) -> None:
         choice.choose(replace(settings, target="kind"), Shell())
     assert "./invokew down --name demo" in refused.value.hint
     # It goes from where it is, and the machine can be looked at for another target all the same.
-    (removable,) = choice.removable(replace(settings, target="kind"), Shell())
+    (removable,) = preparation.removable(replace(settings, target="kind"), Shell())
     assert removable.instance.target == "local"
-    assert choice.for_machine(replace(settings, target="kind"), Shell()).instance.target == "kind"
+    assert preparation.for_machine(replace(settings, target="kind"), Shell()).instance.target == "kind"
 
 
 def test_a_damaged_cluster_is_in_nobodys_way(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_target_of_a_later_version_is_said_and_nothing_of_it_is_removed(tmp_pa
     identity = recorded(tmp_path, "demo")
     identity.record.write_text(replace(identity, target="vm").document())
     settings = Settings(state_folder=tmp_path, name="demo")
-    for look in (choice.choose, choice.removable):
+    for look in (choice.choose, preparation.removable):
         with pytest.raises(UnknownTarget, match="demo is on the target vm, which this version"):
             look(settings, Shell())
     assert identity.record.exists()

@@ -17,7 +17,7 @@ from bootstrap.settings import Settings, as_environment
 from bootstrap.step import Condition
 from bootstrap.steps.package_index import FOLDER, PackageIndex, rayjob_with_it, trusted
 from bootstrap.steps.ray_beside import client_environment
-from bootstrap.targets import choice
+from bootstrap.targets import preparation
 from rayside.errors import InvalidSetting
 from tests.instances import instance
 from tests.integration.self_signed import self_signed
@@ -167,7 +167,7 @@ def test_down_asks_for_no_file_of_an_authority(tmp_path: Path) -> None:
     folder.chmod(0o700)
     target = kind_target(settings)
     (folder / "gone" / "instance.json").write_text(target.instance.document())
-    (removed,) = choice.removable(settings, target.shell)
+    (removed,) = preparation.removable(settings, target.shell)
     assert "package-index" in [each.name for each in removed.steps()]
 
 

@@ -18,7 +18,7 @@ from bootstrap.given_settings import parse
 from bootstrap.instance import in_workspace
 from bootstrap.settings import POD, ROOT, Settings
 from bootstrap.shell import Shell
-from bootstrap.targets import choice
+from bootstrap.targets import choice, preparation
 from bootstrap.targets.pod import Pod, PodsRay
 from rayside.console import Console
 from rayside.errors import NotRunning
@@ -46,7 +46,7 @@ def test_the_record_of_the_image_leads_to_the_pods_own_ports(settings: Settings)
 
 
 def test_it_is_not_removed_from_inside(settings: Settings) -> None:
-    (step,) = choice.removable(settings, Shell())[0].steps()
+    (step,) = preparation.removable(settings, Shell())[0].steps()
     assert isinstance(step, PodsRay)
     with pytest.raises(OtherTarget) as refused:
         step.undo(print)
