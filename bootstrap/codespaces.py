@@ -20,7 +20,7 @@ _MACHINE_TYPES = (
 _PATIENCE = 10.0
 # Without this header a page that warns of phishing may come instead of the port's own answer
 # (https://learn.microsoft.com/azure/developer/dev-tunnels/security).
-_STRANGER = {"X-Tunnel-Skip-AntiPhishing-Page": "true"}
+_NO_WARNING = {"X-Tunnel-Skip-AntiPhishing-Page": "true"}
 _REDIRECTS, _REFUSALS, _UNREACHED = (301, 302, 303, 307, 308), (401, 403, 404), (502, 504)
 
 
@@ -50,9 +50,9 @@ class Codespace:
     def is_public(self, port: int, path: str | None = None) -> bool | None:
         """Returns whether anybody on the internet reaches `port`; None where that can't be found out.
 
-        It asks as a stranger would, without a session. For a private port GitHub answers itself, by
-        sending the stranger to its login or away. A port is public where a stranger gets the answer
-        that this machine gets, or where GitHub tried to reach it for one and could not.
+        It asks as an unauthenticated client does. For a private port GitHub answers itself, by sending that
+        to its login or away. A port is public where such a client gets the answer that this machine gets, or
+        where GitHub tried to reach it for one and could not.
 
         Args:
             path: asked for; its answer has to be the same each time. None where the port
@@ -62,7 +62,10 @@ class Codespace:
 
         try:
             got = requests.get(
-                f"{self.url(port)}{path or '/'}", headers=_STRANGER, timeout=_PATIENCE, allow_redirects=False
+                f"{self.url(port)}{path or '/'}",
+                headers=_NO_WARNING,
+                timeout=_PATIENCE,
+                allow_redirects=False,
             )
         except requests.RequestException:
             return None

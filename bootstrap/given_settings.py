@@ -179,7 +179,7 @@ def _validate_package_index(settings: Settings) -> None:
     if index.startswith("http://"):
         raise InvalidSetting(
             "package_index begins with http://: whoever is on the way could put programs into your cluster",
-            hint="name the index by https://; package_index_ca is for a company's own authority",
+            hint="name the index by https://; package_index_ca is for a company's own CA certificates",
         )
     if not options.is_package_index(index) or not _has_a_host(index):
         raise InvalidSetting(

@@ -314,4 +314,4 @@ def _explained(lines: Sequence[str], lock_file: Path, *, is_bundle: bool) -> Ray
         return NoNetwork(f"the Python package index could not be reached, for {of}", hint=hint)
     if any(sign in said for sign in _LACKING):
         return NotAtIndex(f"the Python package index lacks, for this Python and this system, {of}", hint=hint)
-    return CommandFailed(said, hint="mend what it names, and run it again")
+    return CommandFailed(said, hint="correct what it names, and run it again")

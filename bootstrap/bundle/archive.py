@@ -1,4 +1,4 @@
-"""Writes a bundle's file, the same bytes for the same content, and reads one that a stranger may have made.
+"""Writes a bundle's file, the same bytes for the same content, and reads one that another may have made.
 
 It is a tar archive without compression, whose members are, in this order:
 

@@ -129,7 +129,7 @@ class Client:
             why = f": {line(str(reason), _LONGEST_REASON)}" if tls_failed else ""
             raise ClusterUnreachable(
                 f"the Kubernetes API at {self.url} does not answer{why}",
-                hint="./invokew up mends the cluster",
+                hint="./invokew up repairs the cluster",
             ) from None
         if answer.status == 401:
             raise self.refuse()

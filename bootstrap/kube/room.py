@@ -51,7 +51,7 @@ UNSCHEDULABLE: Table = (
         Cause("memory-pressure", "", "free memory, or lower ray_workers"),
     ),
     # These are not-ready, unreachable and unschedulable.
-    (r"node\.kubernetes\.io/", Cause("node", "", "./invokew up mends the cluster")),
+    (r"node\.kubernetes\.io/", Cause("node", "", "./invokew up repairs the cluster")),
     (
         r"didn't have free ports",
         Cause(
@@ -103,7 +103,7 @@ ENDED: Table = (
         Cause("disk", "the disk that it wrote to is full", _FREE),
     ),
 )
-ENDED_ELSE = Cause("other", "", "mend what its last words name, then run the command again")
+ENDED_ELSE = Cause("other", "", "correct what its last words name, then run the command again")
 
 
 def taints(kube: Kube, pod: Mapping[str, Any]) -> str:

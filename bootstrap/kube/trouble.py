@@ -221,7 +221,7 @@ def _from_events(pod: str, events: Sequence[Mapping[str, Any]]) -> RaysideError 
         if reason == "NodeNotReady":
             return PodFailed(
                 f"the node of pod {pod} is not ready{ending}",
-                hint="./invokew up mends the cluster",
+                hint="./invokew up repairs the cluster",
             )
         if reason in _TRIED_AGAIN and _count(event) >= _TRIES:
             if reason == "FailedCreatePodSandBox":

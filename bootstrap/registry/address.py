@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap import authorities
+from bootstrap import ca_certificates
 from bootstrap.settings import Settings
 from rayside.errors import InvalidArgument
 from rayside.options import is_registry
 
 _LOOPBACK = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1")
-# The Docker engine has the certificates of authorities there, for each registry: dockerd(8).
+# The Docker engine has the CA certificates there, for each registry: dockerd(8).
 _CERTIFICATES = Path("/etc/docker/certs.d")
 
 
@@ -57,17 +57,17 @@ def parse(text: str) -> Address:
     return Address(host, path)
 
 
-def authority(settings: Settings, address: Address) -> Path | None:
+def ca_file(settings: Settings, address: Address) -> Path | None:
     """Returns the CA bundle that is trusted for a registry, besides the CAs of this machine.
 
     It is that of the setting `registry_ca`, else the Docker engine's own for this registry, if there is one.
     Raises InvalidSetting.
     """
     if settings.registry_ca:
-        return authorities.named("registry_ca", settings.registry_ca)
-    return engines_authority(address)
+        return ca_certificates.named("registry_ca", settings.registry_ca)
+    return engines_ca_file(address)
 
 
-def engines_authority(address: Address) -> Path | None:
+def engines_ca_file(address: Address) -> Path | None:
     """Returns the CA bundle that the Docker engine trusts for a registry; None if there is none."""
-    return address.certificates if authorities.are_in(address.certificates) else None
+    return address.certificates if ca_certificates.are_in(address.certificates) else None

@@ -46,14 +46,14 @@ class Oras:
     """A registry, as the program at that path reaches it.
 
     Attributes:
-        authority: the file of certificates that are trusted for it, and for whom it leads to, besides those
+        ca_file: the file of CA certificates that are trusted for it, and for whom it leads to, besides those
             of this machine.
     """
 
     shell: Shell
     program: Path
     address: Address
-    authority: Path | None = None
+    ca_file: Path | None = None
 
     def require(self, repository: str) -> None:
         """Uploads a few bytes to a repository: only that tells whether the registry takes contents for it.
@@ -161,10 +161,10 @@ class Oras:
 
     def _options(self, side: str = "") -> list[str]:
         # By itself oras asks localhost without TLS, and 127.0.0.1 with it.
-        plain = self.address.is_loopback and not self.authority
+        plain = self.address.is_loopback and not self.ca_file
         options = [f"--{side}plain-http={'true' if plain else 'false'}"]
-        if self.authority and sys.platform == "darwin":  # SSL_CERT_FILE says nothing to Go there
-            options += [f"--{side}ca-file", str(self.authority)]
+        if self.ca_file and sys.platform == "darwin":  # SSL_CERT_FILE says nothing to Go there
+            options += [f"--{side}ca-file", str(self.ca_file)]
         return options
 
     def _run(
@@ -204,12 +204,12 @@ class Oras:
         known = os.environ.get("SSL_CERT_FILE") or os.environ.get("REQUESTS_CA_BUNDLE") or ""
         texts = [
             file.read_text(errors="replace")
-            for file in (self.authority, Path(known))
+            for file in (self.ca_file, Path(known))
             if file and file.is_file()
         ]
         if not texts:
             return {}
-        trusted = folder / "authorities.pem"
+        trusted = folder / "ca-certificates.pem"
         trusted.write_text("\n".join(texts))
         return {"SSL_CERT_FILE": str(trusted)}
 

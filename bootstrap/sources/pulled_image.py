@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bootstrap import cache, docker_engine
 from bootstrap.errors import DownloadFailed, ImageMissing
-from bootstrap.registry.address import Address, engines_authority
+from bootstrap.registry.address import Address, engines_ca_file
 from bootstrap.settings import environment_name
 from bootstrap.sources.digests import Digests
 from bootstrap.sources.references import located, registry, without_tag
@@ -123,7 +123,7 @@ class PulledImage:
         host, repository = located(self.public)
         address, platform = Address(host), f"linux/{self.architecture}"
         try:
-            registry = self.client.of(address, engines_authority(address))
+            registry = self.client.of(address, engines_ca_file(address))
             if own := registry.digest_for(repository, digest, platform):
                 return own
         except MissingProgram:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap import cache, docker_engine
-from bootstrap.registry.address import Address, authority, parse
+from bootstrap.registry.address import Address, ca_file, parse
 from bootstrap.settings import OLDEST_ORAS, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.digests import RECORDED, Digests
@@ -40,7 +40,7 @@ class RegistryClient:
     title: str = ORAS
     needs: tuple[str, ...] = ()
 
-    def of(self, address: Address, authority: Path | None) -> Oras:
+    def of(self, address: Address, ca_file: Path | None) -> Oras:
         """Returns the client of a registry. Raises MissingProgram where the program is not here."""
         program = self._program()
         if program is None:
@@ -50,13 +50,13 @@ class RegistryClient:
             )
         from bootstrap.registry.oras import Oras
 
-        return Oras(self.shell, program, address, authority)
+        return Oras(self.shell, program, address, ca_file)
 
     @property
     def mirror(self) -> Oras:
         """Returns the client of the mirror that the settings name. Raises InvalidSetting, MissingProgram."""
         address = parse(self.settings.mirror)
-        return self.of(address, authority(self.settings, address))
+        return self.of(address, ca_file(self.settings, address))
 
     def check(self) -> Status:
         program = self._program()

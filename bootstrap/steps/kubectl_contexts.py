@@ -100,13 +100,13 @@ class UserContext:
                     files[key] = Path(folder, key)
                     files[key].write_bytes(base64.b64decode(value))
             server: list[str | Path] = ["--server", own_entries["cluster"]["server"], "--embed-certs"]
-            authority: list[str | Path] = ["--certificate-authority", files["certificate-authority-data"]]
+            ca: list[str | Path] = ["--certificate-authority", files["certificate-authority-data"]]
             client: list[str | Path] = [
                 "--client-certificate",
                 files["client-certificate-data"],
                 "--embed-certs",
             ]
-            self._config("set-cluster", name, *server, *authority)
+            self._config("set-cluster", name, *server, *ca)
             self._config("set-credentials", name, *client, "--client-key", files["client-key-data"])
         self._config(
             "set-context", name, "--cluster", name, "--user", name, "--namespace", self.kube.namespace
@@ -142,7 +142,7 @@ class UserContext:
         except CommandFailed as error:
             raise ClusterUnreachable(
                 f"your kubeconfig {_user_file()} can't be read or changed: {error.message.splitlines()[-1]}",
-                hint=f"mend it, or set KUBECONFIG to another file; {self.kube.kubeconfig} is Rayside's own",
+                hint=f"correct it, or set KUBECONFIG to another; {self.kube.kubeconfig} is Rayside's own",
             ) from None
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from bootstrap import authorities
+from bootstrap import ca_certificates
 from bootstrap.errors import NotOurs
 from bootstrap.instance import Instance
 from bootstrap.kube.api import CORE, RAY, Kube, made_here, require_namespace
@@ -35,13 +35,13 @@ FOLDER = "/etc/rayside/packages"
 # (https://docs.astral.sh/uv/concepts/configuration-files/).
 _UVS_FOLDER = "/etc/xdg/uv"
 _PIPS_VARIABLE = "PIP_CONFIG_FILE"
-_PIP, _UV, _AUTHORITIES = "pip.conf", "uv.toml", "authorities.pem"
+_PIP, _UV, _CA_CERTIFICATES = "pip.conf", "uv.toml", "authorities.pem"
 _VOLUME = "rayside-packages"
 _SETTINGS = ("package_index", "package_index_ca", "package_proxy")
 # The relay installs nothing.
 _WORKSPACE = "workspace"
 _CONTAINERS = ("ray-head", _WORKSPACE, "ray-worker")
-# A Secret holds 1 MiB, and the public authorities take a third of it.
+# A Secret holds 1 MiB, and the public CA certificates take a third of it.
 _MOST_CERTIFICATES = 512 * 1024
 
 
@@ -91,8 +91,8 @@ class PackageIndex:
         if uv:
             files[_UV] = "\n".join(uv) + "\n"
         if self.trusted:
-            pip.append(f"cert = {FOLDER}/{_AUTHORITIES}")
-            files[_AUTHORITIES] = _public_authorities() + self.trusted
+            pip.append(f"cert = {FOLDER}/{_CA_CERTIFICATES}")
+            files[_CA_CERTIFICATES] = _public_ca_certificates() + self.trusted
         return {_PIP: "\n".join(pip) + "\n", **files}
 
     def add_to(self, pod: dict[str, Any]) -> None:
@@ -167,7 +167,7 @@ def rayjob_with_it(rayjob: Mapping[str, Any], kube: Kube, instance: Instance) ->
     """Returns a RayJob whose own cluster reads the Secret that `up` has made, where there is one.
 
     A container that names a configuration of pip's itself is left as it is; in others, what the RayJob says
-    of authorities, or mounts for uv, stays.
+    of CA certificates, or mounts for uv, stays.
     """
     from bootstrap.kube.rayjob.document import own_pods
 
@@ -203,9 +203,9 @@ def _have_read(
     pod["volumes"] = [*(pod.get("volumes") or []), {"name": _VOLUME, "secret": secret}]
     folders = (FOLDER, _UVS_FOLDER) if _UV in files else (FOLDER,)
     variables = {_PIPS_VARIABLE: f"{FOLDER}/{_PIP}"}
-    if _AUTHORITIES in files:
+    if _CA_CERTIFICATES in files:
         # uv has no variable of its own for it. OpenSSL reads it, too, and finds what it trusted before.
-        variables["SSL_CERT_FILE"] = f"{FOLDER}/{_AUTHORITIES}"
+        variables["SSL_CERT_FILE"] = f"{FOLDER}/{_CA_CERTIFICATES}"
     for container in containers:
         mounts, env = container.get("volumeMounts") or [], container.get("env") or []
         paths, names = {each.get("mountPath") for each in mounts}, {each.get("name") for each in env}
@@ -230,11 +230,11 @@ def trusted(settings: Settings) -> str:
     value = getattr(settings, name)
     if not value:
         return ""
-    certificates = authorities.certificates(name, value)
+    certificates = ca_certificates.certificates(name, value)
     if len(certificates) > _MOST_CERTIFICATES:
         raise InvalidSetting(
             f"{name} is {value!r}, which has {len(certificates) // 1024} KiB of certificates",
-            hint=f"name a file of your company's authority, with at most {_MOST_CERTIFICATES // 1024} KiB",
+            hint=f"name the file of your company's CA alone, with at most {_MOST_CERTIFICATES // 1024} KiB",
         )
     return certificates
 
@@ -244,7 +244,7 @@ def _host(address: str) -> str:
     return urlsplit(address).netloc.rpartition("@")[2]
 
 
-def _public_authorities() -> str:
+def _public_ca_certificates() -> str:
     """Returns Mozilla's, which pip and uv have built in."""
     # Not at the top: seldom used.
     from requests.utils import DEFAULT_CA_BUNDLE_PATH

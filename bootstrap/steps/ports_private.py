@@ -1,4 +1,4 @@
-"""Checks that no stranger on the internet reaches a port that a codespace forwards."""
+"""Checks that no unauthenticated client on the internet reaches a port that a codespace forwards."""
 
 from __future__ import annotations
 

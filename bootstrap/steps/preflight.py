@@ -26,7 +26,7 @@ _TOKENS = {
 # Without a token, a Ray before this one has no protection from `DELETE` by a web page.
 _BROWSERS_KEPT_OUT = (2, 54)
 _LET_IN = (
-    ", and a web page in the browser of who does can delete its jobs (CVE-2026-27482, mended in Ray 2.54)"
+    ", and a web page in the browser of who does can delete its jobs (CVE-2026-27482, fixed in Ray 2.54)"
 )
 _LONGEST_VERSION = 40
 _OLDEST_PYTHON = (3, 10)

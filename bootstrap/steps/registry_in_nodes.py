@@ -22,10 +22,10 @@ _FOLDER = Path("/etc/containerd/certs.d")
 
 @dataclass(frozen=True)
 class Trusted:
-    """A registry whose certificates are of this authority."""
+    """A registry whose certificate these CA certificates verify."""
 
     address: Address
-    authority: Path
+    ca_file: Path
 
     @property
     def host(self) -> str:
@@ -34,7 +34,7 @@ class Trusted:
     def files(self) -> dict[str, bytes]:
         # Of the server itself: what a host that is named before it lacks, containerd asks the server for.
         text = f'server = "https://{self.host}"\nca = "{_FOLDER / self.host}/ca.crt"\n'
-        return {"hosts.toml": text.encode(), "ca.crt": self.authority.read_bytes()}
+        return {"hosts.toml": text.encode(), "ca.crt": self.ca_file.read_bytes()}
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class StandIn:
 
     host: str
     address: Address
-    authority: Path | None
+    ca_file: Path | None
     login: Callable[[], Login | None]
 
     def files(self) -> dict[str, bytes]:
@@ -55,9 +55,9 @@ class StandIn:
         url = f"https://{self.address.host}/v2/{self.address.path}".rstrip("/")
         lines = [f'[host."{url}"]', 'capabilities = ["pull", "resolve"]', "override_path = true"]
         files = {}
-        if self.authority:
+        if self.ca_file:
             lines.append(f'ca = "{_FOLDER / self.host}/ca.crt"')
-            files["ca.crt"] = self.authority.read_bytes()
+            files["ca.crt"] = self.ca_file.read_bytes()
         if login := self.login():
             lines += [f'[host."{url}".header]', f'Authorization = "{login.basic}"']
         return {"hosts.toml": "\n".join([*lines, ""]).encode(), **files}

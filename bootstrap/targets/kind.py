@@ -133,7 +133,7 @@ class Kind(OnKubernetes):
         """Returns the steps by which pods of others may pull, from the mirror and by names of public ones."""
         if not (self.settings.registry_mirrors or self.instance.source == "mirror"):
             return []
-        from bootstrap.registry.address import authority, parse
+        from bootstrap.registry.address import ca_file, parse
         from bootstrap.steps.registry_in_nodes import NodeRegistries, Trusted
 
         known: list[Trusted | StandIn] = [*self._stand_ins]
@@ -143,7 +143,7 @@ class Kind(OnKubernetes):
             address = parse(self.settings.mirror)
             # Nodes can't reach this machine's loopback address.
             if not address.is_loopback:
-                trusted = authority(self.settings, address)
+                trusted = ca_file(self.settings, address)
                 # Who stands in for the mirror itself is asked in its place.
                 known += [Trusted(address, trusted)] if trusted and address.host not in stood_for else []
                 steps.append(self.pull_login(self.settings.mirror, needs="kubeconfig", cluster_goes=True))
@@ -152,7 +152,7 @@ class Kind(OnKubernetes):
     @property
     def _stand_ins(self) -> list[StandIn]:
         """Raises InvalidSetting where one of registry_mirrors is not to be reached by nodes."""
-        from bootstrap.registry.address import authority, parse
+        from bootstrap.registry.address import ca_file, parse
         from bootstrap.registry.login import login_for
         from bootstrap.steps.registry_in_nodes import StandIn
 
@@ -165,7 +165,7 @@ class Kind(OnKubernetes):
                     hint="name an address of this machine that other machines reach, too",
                 )
             login = partial(login_for, address.host) if self.settings.login_in_pods else lambda: None
-            stand_ins.append(StandIn(host, address, authority(self.settings, address), login))
+            stand_ins.append(StandIn(host, address, ca_file(self.settings, address), login))
         return stand_ins
 
     @property

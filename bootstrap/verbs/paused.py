@@ -50,7 +50,7 @@ def _look(target: Target, everyone: bool) -> Paused:
     except RequestFailed as error:
         answer = {"problem": f"the debug relay refused {error.message}"}
     if problem := answer.get("problem", "the debug relay is of an older Rayside"):
-        raise NotRunning(str(problem), hint="./invokew up mends it")
+        raise NotRunning(str(problem), hint="./invokew up repairs it")
     return Paused([_read(row) for row in answer["tasks"]], int(answer.get("hidden", 0)))
 
 

@@ -94,7 +94,7 @@ def _ask(
         except DebuggerGone as error:
             raise NotRunning(
                 f"the debug relay's port {target.instance.ports.relay} {error.message}",
-                hint="./invokew up mends it",
+                hint="./invokew up repairs it",
             ) from error
 
 

@@ -190,7 +190,7 @@ class KubectlRay:
         if until(lambda: self.kube.ray("rayjobs", name), lambda seen: seen is None, _REMOVAL) is not None:
             raise NotReady(
                 f"the earlier RayJob {name} is still being removed after {_REMOVAL:g} s",
-                hint="./invokew up mends the operator, which has to let it go",
+                hint="./invokew up repairs the operator, which has to let it go",
             )
         return False
 

@@ -186,13 +186,13 @@ class Watcher:
             return OperatorNotRunning(
                 f"the KubeRay operator does not run, so nothing becomes of RayJob {self.name}"
                 f"{f': {pod_problem.message}' if pod_problem else ''}",
-                hint="./invokew up mends it",
+                hint="./invokew up repairs it",
             )
         events = [event.get("message", "") for event in self.kube.events("RayJob", rayjob["metadata"])]
         return NotReady(
             f"KubeRay gave RayJob {self.name} no cluster within {_NAMING:g} s"
             f"{f': {events[-1]}' if events else ''}",
-            hint="./invokew up mends the operator",
+            hint="./invokew up repairs the operator",
         )
 
     def _why_no_pods(self) -> RaysideError | None:

@@ -315,7 +315,7 @@ def test_killed_it_is_missing_and_up_mends_it_alone(up: Rayside) -> None:
     assert step["condition"] == "missing"
     assert "has ended" in step["detail"]
     error = up.json("breakpoints", code=4)["error"]
-    assert (error["id"], error["hint"]) == ("not-running", "./invokew up mends it")
+    assert (error["id"], error["hint"]) == ("not-running", "./invokew up repairs it")
     assert up.run("up", "--no-example").returncode == 0
     assert relay(up).pid != before.pid
     assert condition(up)["condition"] == "ready"

@@ -170,10 +170,10 @@ def test_evicted_for_a_limit_is_told_apart_from_a_low_node(message: str, why: st
         # What a program got over is not what it ended by, and shared memory is no disk.
         (
             "Address already in use, using 8081\nValueError: no such shard",
-            "mend what its last words",
+            "correct what its last words",
         ),
-        ("unable to write to file </torch_12>: No space left on device (28)", "mend what its last words"),
-        ("inotify_add_watch: No space left on device", "mend what its last words"),
+        ("unable to write to file </torch_12>: No space left on device (28)", "correct what its last words"),
+        ("inotify_add_watch: No space left on device", "correct what its last words"),
     ],
 )
 def test_a_program_that_lacked_a_port_or_disk(words: str, remedy: str) -> None:

@@ -1,4 +1,4 @@
-"""CA bundle of a company, read from the file that a setting names."""
+"""CA certificates of a company, read from the file that a setting names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END
 
 
 def named(setting: str, value: str) -> Path:
-    """Returns the file of authorities that a setting names. Raises InvalidSetting where it is none."""
+    """Returns the file of CA certificates that a setting names. Raises InvalidSetting where it is none."""
     try:
         file = Path(value).expanduser().absolute()
     except RuntimeError:
@@ -45,5 +45,5 @@ def certificates(setting: str, value: str) -> str:
 def _none(setting: str, value: str) -> InvalidSetting:
     return InvalidSetting(
         f"{setting} is {value!r}, and there is no file with certificates",
-        hint="name the file of your company's authority, in PEM",
+        hint="name the file of your company's CA certificates, in PEM",
     )
