@@ -12,7 +12,6 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -22,7 +21,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.config import ConfigException
 from kubernetes.config.kube_config import KubeConfigLoader
 from urllib3 import Retry
-from urllib3.exceptions import HTTPError, ProtocolError, SSLError
+from urllib3.exceptions import HTTPError, SSLError
 
 from bootstrap.kube import kubeconfig
 from bootstrap.kube.refusal import redirected, refused, without_user
@@ -76,13 +75,9 @@ _RETRIES = _Retries(
 
 @dataclass(eq=False)
 class Client:
-    """A client with the credentials of a context, as they were when its kubeconfig had this `stamp`.
-
-    `certificate_end` is when its own certificate ends, where it has one.
-    """
+    """A client with the credentials of a context, as they were when its kubeconfig had this `stamp`."""
 
     api: ApiClient
-    certificate_end: datetime | None
     file: Path
     context: str
     stamp: tuple[int, ...]
@@ -100,10 +95,7 @@ class Client:
     def refuse(self) -> CredentialsRefused:
         """Notes that the API does not take the credentials, and returns the error."""
         self.is_spent = True
-        return refused(self.file, self.context, self.certificate_end if self._has_ended() else None)
-
-    def _has_ended(self) -> bool:
-        return self.certificate_end is not None and self.certificate_end <= datetime.now(timezone.utc)
+        return refused(self.file, self.context)
 
     def send(self, method: str, path: str, query: Mapping[str, str], body: Any = None, kind: str = "") -> Any:
         """Returns the answer, with its `status`, `headers` and `data`, also where it is an error, but 401.
@@ -121,9 +113,6 @@ class Client:
             answer.read()
         except (HTTPError, ApiException, OSError) as error:
             reason = getattr(error, "reason", None) or error
-            # A server that looks at our certificate before it answers ends the connection.
-            if isinstance(reason, (SSLError, ProtocolError)) and self._has_ended():
-                raise self.refuse() from None
             tls_failed = isinstance(reason, SSLError)
             self.is_spent |= tls_failed
             why = f": {line(str(reason), _LONGEST_REASON)}" if tls_failed else ""
@@ -155,7 +144,7 @@ def _connected(file: Path, context: str) -> Client:
         raise ClusterUnreachable("there is no cluster yet", hint="./invokew up makes one")
     stamp = _stamp(file)
     try:
-        return Client(*_api(file, context), file, context, stamp)
+        return Client(_api(file, context), file, context, stamp)
     except _UNREADABLE as error:
         reason = line(error.message if isinstance(error, RaysideError) else str(error), _LONGEST_REASON)
         raise ClusterUnreachable(
@@ -163,11 +152,10 @@ def _connected(file: Path, context: str) -> Client:
         ) from None
 
 
-def _api(file: Path, context: str) -> tuple[ApiClient, datetime | None]:
-    """Returns the package's client, and when its certificate ends."""
+def _api(file: Path, context: str) -> ApiClient:
     cluster, user = _entries(file, context)
     configuration = Configuration(connection_pool_maxsize=_KEPT_OPEN, retries=_RETRIES)
-    tls, certificate_end = None, None
+    tls = None
     # The package gets no file: an error of its reader would quote a whole entry, with its token.
     document = {
         "contexts": [{"name": context, "context": {"cluster": "its", "user": "its"}}],
@@ -179,7 +167,6 @@ def _api(file: Path, context: str) -> tuple[ApiClient, datetime | None]:
         loader = KubeConfigLoader(document, context, config_base_path=str(file.parent), temp_file_path=folder)
         loader.load_and_set(configuration)
         if configuration.host.startswith("https:"):
-            certificate_end = _end(configuration.cert_file)
             tls = _tls(configuration)
     # It would set all of these again before each request.
     configuration.refresh_api_key_hook = None
@@ -194,7 +181,7 @@ def _api(file: Path, context: str) -> tuple[ApiClient, datetime | None]:
     api = ApiClient(configuration)
     if tls:
         api.rest_client.pool_manager.connection_pool_kw["ssl_context"] = tls
-    return api, certificate_end
+    return api
 
 
 def _entries(file: Path, context: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -253,17 +240,6 @@ def _tls(configuration: Configuration) -> ssl.SSLContext:
         tls.load_cert_chain(configuration.cert_file, configuration.key_file)
     configuration.ssl_ca_cert = configuration.cert_file = configuration.key_file = None
     return tls
-
-
-def _end(certificate: str | None) -> datetime | None:
-    """Returns when the first certificate of a file ends. Raises OSError unless it is one."""
-    if not certificate:
-        return None
-    # Python has no public function that reads a certificate.
-    from _ssl import _test_decode_cert  # type: ignore[attr-defined]
-
-    end = ssl.cert_time_to_seconds(_test_decode_cert(certificate)["notAfter"])
-    return datetime.fromtimestamp(end, timezone.utc)
 
 
 def _stamp(file: Path) -> tuple[int, ...]:

@@ -1,13 +1,16 @@
-"""Finds the Rays of a Kubernetes namespace that others look after, by the pods of their heads.
+"""Existing Ray clusters of a Kubernetes namespace, found by the pods of their heads, and forwards to pods.
 
 The labels are KubeRay's: ray-operator/controllers/ray/utils/constant.go.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from bootstrap.kube.api import Kube, head_selector
 from rayside.errors import InvalidSetting, NotRunning
 from rayside.plain import line
+from rayside.reach.programs import Kubectl
 
 _HEADS = "ray.io/node-type=head"
 _CLUSTER, _OWNER = "ray.io/cluster", "ray.io/originated-from-cr-name"
@@ -53,3 +56,25 @@ def takes_kubernetes_tokens(kube: Kube, ray_cluster: str) -> bool:
         for container in pod["spec"]["containers"]
         for variable in container.get("env", [])
     )
+
+
+# --- forwards ------------------------------------------------------------------------------
+
+# kubectl is asked for pods, and looks at the one that it leads to. A WebSocket takes `get`, SPDY `create`.
+_RIGHTS = (
+    ("list", "pods"),
+    ("get", "pods"),
+    ("get", "pods/portforward"),
+    ("create", "pods/portforward"),
+)
+
+
+def require_forwarding(kube: Kube) -> None:
+    """Checks that kubectl may find pods and lead to them. Raises Forbidden, and as `Kube`."""
+    for verb, resource in _RIGHTS:
+        kube.require(verb, resource)
+
+
+def to_pod(kube: Kube, kubectl: Path, selector: str) -> Kubectl:
+    """Returns the program that leads to the pod with the labels `selector`, whichever pod that is."""
+    return Kubectl(str(kubectl), str(kube.kubeconfig), kube.context, kube.namespace, selector)

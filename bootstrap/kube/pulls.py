@@ -8,13 +8,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from bootstrap.errors import Forbidden
 from bootstrap.kube.api import CORE, Kube
-from bootstrap.kube.cause import Cause, Table, first
 from rayside.options import is_kubernetes_name
 from rayside.plain import line
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why something failed, as the end of a sentence, and the one thing to do.
+
+    `why` is empty where the words themselves say it best.
+    """
+
+    name: str
+    why: str
+    hint: str
+
+
+Table = Sequence[tuple[str, Cause]]
+Otherwise = TypeVar("Otherwise", Cause, None)
+
+
+def first(table: Table, words: str, otherwise: Otherwise) -> Cause | Otherwise:
+    """Returns the first cause whose pattern is in the words, in whatever case, or `otherwise`."""
+    found = (cause for pattern, cause in table if re.search(pattern, words, re.IGNORECASE))
+    return next(found, otherwise)
+
 
 # The kubelet takes a login of these types, and nothing else (pkg/credentialprovider/secrets/secrets.go).
 _TYPES = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -60,18 +59,12 @@ def forbidden(verb: str, resource: str, group: str, namespace: str) -> Forbidden
     )
 
 
-def refused(kubeconfig: Path, context: str, ended: datetime | None = None) -> CredentialsRefused:
-    """Returns the error for credentials that the API does not take.
-
-    `ended`: when the client's certificate did, if it has.
-    """
-    why = f"the Kubernetes API refuses the credentials of {context} in {kubeconfig}, or they have expired"
-    if ended:
-        why = (
-            f"the client certificate of {context} in {kubeconfig} has expired, on {ended:%Y-%m-%d %H:%M} UTC"
-        )
-    hint = "log in to the cluster again; a kind cluster: ./invokew down, then ./invokew up"
-    return CredentialsRefused(why, hint=hint)
+def refused(kubeconfig: Path, context: str) -> CredentialsRefused:
+    """Returns the error for credentials that the API does not take."""
+    return CredentialsRefused(
+        f"the Kubernetes API refuses the credentials of {context} in {kubeconfig}, or they have expired",
+        hint="log in to the cluster again; a kind cluster: ./invokew down, then ./invokew up",
+    )
 
 
 def _forbidden(method: str, path: str, reason: str) -> Forbidden:

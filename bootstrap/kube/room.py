@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bootstrap.kube.api import CORE, Kube
-from bootstrap.kube.cause import Cause, Table
+from bootstrap.kube.pulls import Cause, Table
 from rayside.errors import RaysideError
 from rayside.plain import line
 

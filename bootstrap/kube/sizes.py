@@ -6,12 +6,14 @@ The scheduler gives a pod to a node that has as much left as the pod requests
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from math import ceil
 from typing import Any
 
-from bootstrap.kube.quantity import millicores, octets, shown
-
+GIB = 1024**3
 _ENDED = ("Succeeded", "Failed")
 # KubeRay adds it to each worker: it waits for the head (ray-operator/controllers/ray/common/pod.go).
 _WAITS = {"resources": {"requests": {"cpu": "200m", "memory": "256Mi"}}}
@@ -182,3 +184,38 @@ def _placed(pods: Sequence[Size], nodes: list[Size]) -> bool:
     for index, room in changed.items():
         nodes[index] = room
     return True
+
+
+# --- quantities --------------------------------------------------------------------------
+
+
+def quantity(text: str) -> Decimal:
+    """Returns the number that a quantity of Kubernetes names, as 0.1 for 100m. Raises ValueError."""
+    # It imports a large package, which a command that asks an API has imported.
+    from kubernetes.utils.quantity import parse_quantity
+
+    with contextlib.suppress(ValueError, ArithmeticError):
+        # The bound is for what others have written: an exponent may be of any size.
+        if 0 <= (number := Decimal(parse_quantity(str(text)))) < 2**80:
+            return number
+    raise ValueError(f"{text!r} is no quantity")
+
+
+def millicores(text: str) -> int:
+    """Returns thousandths of a processor, rounded up as the scheduler does."""
+    return ceil(quantity(text) * 1000)
+
+
+def octets(text: str) -> int:
+    """Returns bytes, rounded up."""
+    return ceil(quantity(text))
+
+
+def shown(cpu: int, memory: int) -> str:
+    """Returns thousandths of a processor, and bytes, for people: 1.5 CPU and 3 GiB."""
+    return f"{figure(cpu / 1000)} CPU and {figure(memory / GIB)} GiB"
+
+
+def figure(number: float) -> str:
+    """Returns a number for people, of three digits or more: 0.57, 2.31, 1155."""
+    return f"{number:.3g}" if number < 100 else f"{number:.0f}"

@@ -15,7 +15,7 @@ from typing import Any
 from bootstrap.errors import ImageMissing, PodFailed, WrongArchitecture
 from bootstrap.kube import pulls, room
 from bootstrap.kube.api import Kube
-from bootstrap.kube.cause import Cause, first
+from bootstrap.kube.pulls import Cause, first
 from rayside.errors import RaysideError
 from rayside.ray.outcome import explain_exit
 

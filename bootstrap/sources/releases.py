@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,11 +12,16 @@ from bootstrap import docker_engine
 from bootstrap.download import Download
 from bootstrap.settings import KIND_VERSION, KUBERAY_VERSION, KUBERNETES_VERSION, RAY_VERSION, Settings
 from bootstrap.shell import Shell
+from bootstrap.sources import extensions
 from bootstrap.sources.digests import RECORDED, Digests
 from bootstrap.sources.program import Program, released_oras
 from bootstrap.sources.pulled_image import PulledImage
 from bootstrap.sources.references import tagged
 from bootstrap.sources.registry_client import RegistryClient
+
+_SYSTEMS = ("linux", "darwin")
+# Release pages call an architecture so, and VS Code calls it so.
+_ARCHITECTURES = (("amd64", "x64"), ("arm64", "arm64"))
 
 
 @dataclass(frozen=True)
@@ -111,3 +117,20 @@ class Releases:
     @cached_property
     def _digests(self) -> Digests:
         return Digests(self.settings.cache_folder, self.recorded)
+
+
+def published(settings: Settings) -> dict[str, Callable[[], str]]:
+    """Returns a function for each, by its recorded name, that asks whoever publishes it for its digest.
+
+    These are the pinned programs, images and extensions. Packages have the lock files of their languages,
+    KubeRay's manifests among them, which are in a Go module.
+    """
+    asking: dict[str, Callable[[], str]] = {}
+    for system in _SYSTEMS:
+        for architecture, editors_name in _ARCHITECTURES:
+            releases = Releases(settings, system=system, architecture=architecture)
+            programs = (releases.kind, releases.kubectl, releases.kubectl_ray, releases.oras)
+            images = (releases.ray, releases.operator, releases.node)
+            asking |= {each.record: each.published for each in (*programs, *images) if each.record}
+            asking |= extensions.published(settings, f"{system}-{editors_name}")
+    return asking

@@ -13,6 +13,18 @@ from bootstrap.step import Report, Status, missing, ready
 from bootstrap.steps import apt
 from rayside.errors import MissingProgram
 
+# `bundle --sign` runs minisign; tests use the others besides debootstrap.
+PACKAGES = {
+    "debootstrap": ("debootstrap", "debian-archive-keyring"),
+    "docker-registry": ("docker-registry",),
+    "chromium": ("chromium",),
+    "zsh": ("zsh",),
+    "fish": ("fish",),
+    "sshd": ("openssh-server",),
+    "minisign": ("minisign",),
+    "nft": ("nftables",),
+}
+
 
 @dataclass(frozen=True)
 class DebianProgram:
@@ -45,42 +57,8 @@ class DebianProgram:
         apt.install(self.shell, report, *self.packages)
 
 
-def debootstrap(shell: Shell) -> DebianProgram:
-    """Returns debootstrap: source `packages` makes a Debian system, whose signatures Debian's keys prove."""
-    packages = ("debootstrap", "debian-archive-keyring")
-    return DebianProgram(shell, "debootstrap", packages, files=(KEYRING,))
-
-
-def registry(shell: Shell) -> DebianProgram:
-    """Returns a registry of images, for the tests of source `upstream`."""
-    return DebianProgram(shell, "docker-registry", ("docker-registry",))
-
-
-def chromium(shell: Shell) -> DebianProgram:
-    """Returns Chromium: the workspace's tests drive it, and no browser that they would have to download."""
-    return DebianProgram(shell, "chromium", ("chromium",))
-
-
-def zsh(shell: Shell) -> DebianProgram:
-    """Returns zsh: the tests of shell completion press Tab in it."""
-    return DebianProgram(shell, "zsh", ("zsh",))
-
-
-def sshd(shell: Shell) -> DebianProgram:
-    """Returns OpenSSH's server: the tests of `up --ssh` reach a Ray through it."""
-    return DebianProgram(shell, "sshd", ("openssh-server",))
-
-
-def minisign(shell: Shell) -> DebianProgram:
-    """Returns minisign: `bundle --sign` runs it."""
-    return DebianProgram(shell, "minisign", ("minisign",))
-
-
-def nft(shell: Shell) -> DebianProgram:
-    """Returns nft: the tests of a bundle count with it what leaves a machine."""
-    return DebianProgram(shell, "nft", ("nftables",))
-
-
-def fish(shell: Shell) -> DebianProgram:
-    """Returns fish: the tests of shell completion press Tab in it."""
-    return DebianProgram(shell, "fish", ("fish",))
+def program(shell: Shell, name: str) -> DebianProgram:
+    """Returns the program of that name, one of `PACKAGES`."""
+    # Debian's keys prove the signatures of the system that debootstrap makes, for source `packages`.
+    files = (KEYRING,) if name == "debootstrap" else ()
+    return DebianProgram(shell, name, PACKAGES[name], files)

@@ -15,7 +15,7 @@ import psutil
 import requests
 
 from bootstrap.kube.api import Kube
-from bootstrap.kube.forwarding import require_forwarding, to_pod
+from bootstrap.kube.heads import require_forwarding, to_pod
 from bootstrap.own_folder import make_own
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready

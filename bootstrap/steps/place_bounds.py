@@ -8,8 +8,7 @@ from typing import Any
 
 from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube, path_of
-from bootstrap.kube.quantity import quantity
-from bootstrap.kube.sizes import Size
+from bootstrap.kube.sizes import Size, quantity
 from bootstrap.step import Report, Status, missing, ready
 from bootstrap.steps.ray_cluster import DASHBOARD_PORT, WORKSPACE_PORT
 from bootstrap.steps.removal import remove_ours

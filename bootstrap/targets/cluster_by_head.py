@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from bootstrap import machine
 from bootstrap.kube import heads
 from bootstrap.kube.api import Kube, head_selector
-from bootstrap.kube.forwarding import require_forwarding, to_pod
+from bootstrap.kube.heads import require_forwarding, to_pod
 from bootstrap.step import Step
 from bootstrap.steps import marks
 from bootstrap.steps.head_forward import HeadForward

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bootstrap.errors import NotARayJob
 from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube, head_selector
-from bootstrap.kube.forwarding import to_pod
+from bootstrap.kube.heads import to_pod
 from bootstrap.shell import Shell
 from bootstrap.step import Report, until
 from bootstrap.steps.forwards import Forwards

@@ -67,7 +67,7 @@ class Kind(OnKubernetes):
         ]
 
     def machine(self) -> list[Step]:
-        from bootstrap.steps.debian_program import debootstrap
+        from bootstrap.steps.debian_program import program
         from bootstrap.steps.inotify import Inotify
 
         # The cluster's disk may run full while it is up.
@@ -81,7 +81,7 @@ class Kind(OnKubernetes):
             Inotify(),
             *self.free_ports.each(),
             self.environment,
-            *([debootstrap(self.shell)] if self.instance.source == "packages" else []),
+            *([program(self.shell, "debootstrap")] if self.instance.source == "packages" else []),
         ]
 
     def present(self) -> bool:

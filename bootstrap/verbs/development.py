@@ -31,9 +31,9 @@ from bootstrap.settings import (
 )
 from bootstrap.shell import Shell
 from bootstrap.sources import digests
-from bootstrap.sources.published import published
+from bootstrap.sources.releases import published
 from bootstrap.step import Condition, Step
-from bootstrap.steps.debian_program import chromium, debootstrap, registry
+from bootstrap.steps.debian_program import program
 from bootstrap.steps.engine import Engine
 from rayside.console import Console
 from rayside.errors import InvalidArgument
@@ -69,10 +69,13 @@ def suites() -> list[Suite]:
     return [
         Suite("unit"),
         Suite("integration", prepares=("local",)),
-        Suite("browser", needs=(chromium(shell),), enable=enable, prepares=("local",)),
+        Suite("browser", needs=(program(shell, "chromium"),), enable=enable, prepares=("local",)),
         Suite(
             "e2e",
-            needs=(Engine(shell), debootstrap(shell), registry(shell), chromium(shell)),
+            needs=(
+                Engine(shell),
+                *(program(shell, each) for each in ("debootstrap", "docker-registry", "chromium")),
+            ),
             enable=enable,
             prepares=("local", "kind"),
         ),

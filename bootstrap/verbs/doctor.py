@@ -12,7 +12,7 @@ from bootstrap.labs import needs
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Appliable, Condition, Status, Step
-from bootstrap.steps.debian_program import DebianProgram, chromium, fish, minisign, nft, registry, sshd, zsh
+from bootstrap.steps.debian_program import PACKAGES, DebianProgram, program
 from bootstrap.steps.engine import installable
 from bootstrap.steps.ports_private import PortsPrivate
 from bootstrap.targets import preparation
@@ -43,7 +43,7 @@ def doctor(
         paths = {ports.workspace: "/robots.txt", ports.dashboard: "/", ports.relay: None}
         steps.append(PortsPrivate(codespace, paths))
     if tests:
-        steps += [program(shell) for program in (registry, chromium, zsh, fish, sshd, minisign, nft)]
+        steps += [program(shell, name) for name in PACKAGES if name != "debootstrap"]
         steps += [DebianProgram(shell, name, packages) for name, packages in needs.PROGRAMS.items()]
     statuses = graph.check(steps)
     if fix:

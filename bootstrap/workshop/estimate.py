@@ -8,9 +8,7 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import Any
 
-from bootstrap.kube.quantity import GIB, figure, shown
-from bootstrap.kube.sizes import NOTHING, Size, of_cluster
-from bootstrap.kube.timestamp import timestamp
+from bootstrap.kube.sizes import GIB, NOTHING, Size, figure, of_cluster, shown
 from bootstrap.settings import Settings
 from bootstrap.steps.ray_cluster import PAUSED_FOR, PAUSED_SINCE, notes, paused
 from rayside.plain import counted
@@ -123,3 +121,13 @@ def lasting(duration: float) -> str:
     if duration < 90:
         return f"{duration:.0f} s"
     return f"{duration / 60:.0f} min" if duration < 5400 else f"{duration / 3600:.1f} h"
+
+
+def timestamp(text: str) -> datetime | None:
+    """Returns the time, with its offset; None where it is none, or has no offset."""
+    try:
+        # Python reads Z from 3.11 on.
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None

@@ -9,12 +9,11 @@ from typing import Any
 from bootstrap.delivery.door_secrets import Claim
 from bootstrap.kube import trouble
 from bootstrap.kube.api import RAY
-from bootstrap.kube.timestamp import timestamp
 from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps.ray_cluster import PAUSED, PAUSED_FOR, PAUSED_IDLE, PAUSED_SINCE, RESUMED, notes, paused
 from bootstrap.targets.place import Place
 from bootstrap.workshop import inside
-from bootstrap.workshop.estimate import paused_for
+from bootstrap.workshop.estimate import paused_for, timestamp
 from rayside.errors import NotRunning
 
 _REPLICAS = "/spec/workerGroupSpecs/0/replicas"

@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from bootstrap.kube.api import Kube, head_selector
-from bootstrap.kube.forwarding import to_pod
+from bootstrap.kube.heads import to_pod
 from bootstrap.shell import Shell
 from bootstrap.step import Condition
 from bootstrap.steps.forwards import Forwards

@@ -15,7 +15,7 @@ import pytest
 from bootstrap.errors import ImageMissing, NamespaceTerminating, NotReady, PodFailed, WrongArchitecture
 from bootstrap.kube import trouble
 from bootstrap.kube.api import RAY, Kube
-from bootstrap.kube.forwarding import to_pod
+from bootstrap.kube.heads import to_pod
 from bootstrap.kube.rayjob.document import for_standing_cluster, own_head_selector, problem
 from bootstrap.kube.rayjob.kubectl_ray import KubectlRay
 from bootstrap.settings import ROOT

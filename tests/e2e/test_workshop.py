@@ -25,8 +25,7 @@ from playwright.sync_api import expect
 
 from bootstrap.kube import trouble
 from bootstrap.kube.api import CORE, RAY, head_selector
-from bootstrap.kube.quantity import millicores, octets
-from bootstrap.kube.sizes import NOTHING, of_pod
+from bootstrap.kube.sizes import NOTHING, millicores, octets, of_pod
 from bootstrap.settings import environment_name
 from bootstrap.step import until
 from tests.browser.stories import expect_example_stopped

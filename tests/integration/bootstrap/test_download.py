@@ -31,9 +31,8 @@ from bootstrap.errors import BadChecksum, BuildFailed, DownloadFailed
 from bootstrap.settings import KUBERAY_VERSION, ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources import digests, go
-from bootstrap.sources.published import published
 from bootstrap.sources.reachable import unreachable
-from bootstrap.sources.releases import Releases
+from bootstrap.sources.releases import Releases, published
 from bootstrap.sources.upstream import upstream
 from bootstrap.step import Appliable, Condition
 from rayside.errors import RaysideError

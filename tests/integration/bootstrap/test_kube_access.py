@@ -452,24 +452,3 @@ def test_certificates_that_rotate_on_disk_are_read_again(tmp_path: Path) -> None
         rotate(past)
         api.certificate = ssl.PEM_cert_to_DER_cert(past[0].read_text())
         kube.require("get", "pods")
-
-
-@pytest.mark.parametrize("looks", [ssl.CERT_NONE, ssl.CERT_REQUIRED])
-def test_a_client_certificate_that_has_expired_is_said(tmp_path: Path, looks: ssl.VerifyMode) -> None:
-    (tmp_path / "past").mkdir()
-    past, good = self_signed("client", tmp_path / "past", days=-1), self_signed("localhost", tmp_path)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_verify_locations(past[0])
-    context.load_cert_chain(*good)
-    # A gateway looks at it when it is connected to; the API itself answers what follows.
-    context.verify_mode = looks
-
-    yesterday = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=1)
-    with scripted_api(tmp_path, context) as api:
-        api.certificate = b"none that it takes"
-        cluster = {"certificate-authority": str(good[0]), "tls-server-name": "localhost"}
-        own = {"client-certificate": str(past[0]), "client-key": str(past[1])}
-        api.write_kubeconfig(cluster, **own)
-        with pytest.raises(CredentialsRefused, match=f"has expired, on {yesterday:%Y-%m-%d} ") as caught:
-            api.kube.require("get", "pods")
-        assert "log in to the cluster again" in caught.value.hint

@@ -7,7 +7,7 @@ from pathlib import Path
 from bootstrap.shell import Shell
 from bootstrap.sources.base_image import KEYRING
 from bootstrap.step import Condition
-from bootstrap.steps.debian_program import DebianProgram, debootstrap
+from bootstrap.steps.debian_program import DebianProgram, program
 
 
 def test_a_program_without_a_file_that_it_needs_is_not_there(tmp_path: Path) -> None:
@@ -20,6 +20,6 @@ def test_a_program_without_a_file_that_it_needs_is_not_there(tmp_path: Path) -> 
 
 
 def test_debootstrap_is_not_there_without_debians_keys() -> None:
-    step = debootstrap(Shell())
+    step = program(Shell(), "debootstrap")
     assert step.files == (KEYRING,)
     assert "debian-archive-keyring" in step.packages

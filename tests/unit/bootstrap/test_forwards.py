@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.kube.api import Kube
-from bootstrap.kube.forwarding import to_pod
+from bootstrap.kube.heads import to_pod
 from bootstrap.shell import Shell
 from bootstrap.step import Condition
 from bootstrap.steps import marks

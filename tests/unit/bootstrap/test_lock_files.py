@@ -20,7 +20,7 @@ from bootstrap.settings import (
     Settings,
 )
 from bootstrap.sources.digests import RECORDED
-from bootstrap.sources.published import published
+from bootstrap.sources.releases import published
 
 FILES = [*sorted((ROOT / "requirements").glob("*.txt")), ROOT / "image" / "workspace" / "node.txt"]
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from bootstrap.kube.api import path_of
-from bootstrap.kube.quantity import GIB, octets
-from bootstrap.kube.sizes import Size
+from bootstrap.kube.sizes import GIB, Size, octets
 from bootstrap.settings import ROOT
 from bootstrap.steps.place_bounds import PlaceBounds
 from rayside import yaml_file

@@ -15,10 +15,9 @@ from bootstrap.settings import EXTENSIONS, RAY_VERSION, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.digests import Digests
 from bootstrap.sources.program import Program
-from bootstrap.sources.published import published
 from bootstrap.sources.pulled_image import PulledImage
 from bootstrap.sources.references import located, registry_url, without_tag
-from bootstrap.sources.releases import Releases
+from bootstrap.sources.releases import Releases, published
 from bootstrap.sources.source import Source
 from bootstrap.sources.upstream import RayImage, upstream
 from tests.integration.vsix import without_asking

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from bootstrap.given_settings import parse
-from bootstrap.kube.quantity import GIB
-from bootstrap.kube.sizes import Size
+from bootstrap.kube.sizes import GIB, Size
 from bootstrap.settings import Settings
 from bootstrap.steps.ray_cluster import PAUSED, PAUSED_FOR, PAUSED_SINCE
 from bootstrap.workshop.estimate import Prices, before, lasting, pods_at_work, prices, used
