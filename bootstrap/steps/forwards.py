@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,7 @@ from pathlib import Path
 import psutil
 import requests
 
+from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube
 from bootstrap.kube.heads import require_forwarding, to_pod
 from bootstrap.own_folder import make_own
@@ -27,19 +29,98 @@ from rayside.errors import ClusterUnreachable, NotRunning
 from rayside.private_file import write_private
 from rayside.reach import supervisor
 from rayside.reach.editor_connection import Speaks
-from rayside.reach.programs import Kubectl
+from rayside.reach.programs import Kubectl, Program
 from rayside.reach.supervisor import Forward, document
 
 # The pod may take so many seconds to answer: some milliseconds, or a second where kubectl is started for it.
 _ANSWER = 5.0
 
 
-@dataclass(frozen=True)
-class Forwards:
-    """`ports` of 127.0.0.1 lead to the pod with the labels `selector`, whichever pod that is, by `kubectl`.
+class Supervised(ABC):
+    """A step whose process, rayside/reach/supervisor.py, keeps ports of this machine leading elsewhere.
 
     The setting `x_port` has the local port of the forward `x`.
     """
+
+    @property
+    @abstractmethod
+    def program(self) -> Program:
+        """Returns the program that leads there."""
+
+    @property
+    @abstractmethod
+    def forwards(self) -> tuple[Forward, ...]:
+        """Returns the ports. Raises NotRunning where it is not known yet where they lead."""
+
+    @property
+    @abstractmethod
+    def process(self) -> Background:
+        """Returns the supervisor's process in the background."""
+
+    @abstractmethod
+    def refuse(self) -> None:
+        """Raises where waiting for an answer is in vain, as for a right that is lacking."""
+
+    @property
+    def log(self) -> Path:
+        return self.process.log
+
+    @property
+    def config_file(self) -> Path:
+        """Returns the file that the supervisor reads."""
+        return self.process.folder / f"{self.process.name}.json"
+
+    @property
+    def config_text(self) -> str:
+        """Returns what that file has to say."""
+        return document(self.program, self.forwards)
+
+    def check(self) -> Status:
+        if absent := self._absent():
+            return missing(absent)
+        for port in self.forwards:
+            if reason := UNANSWERED[port.speaks](port.local, port.address):
+                self.refuse()
+                return pending(f"port {port.local} ({port.name}) {reason}")
+        listed = ", ".join(f"{port.name} at {port.url}" for port in self.forwards)
+        return ready(f"{listed}, process {self.process.pid}")
+
+    def apply(self, report: Report) -> None:
+        self.program.require()
+        self.process.end(report)
+        for port in self.forwards:
+            require_port(f"{port.name}_port", port.local)
+        make_own(self.process.folder)
+        write_private(self.config_file, self.config_text)
+        report("starting")
+        self.process.start(self.command())
+
+    def undo(self, report: Report) -> None:
+        self.process.end(report)
+        for file in (self.config_file, self.log, self.process.earlier_log):
+            file.unlink(missing_ok=True)
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", supervisor.__name__, str(self.config_file)]
+
+    def leftovers(self) -> list[psutil.Process]:
+        """Returns every process of these forwards that runs, whether it is recorded or not."""
+        return self.process.leftovers()
+
+    def _absent(self) -> str:
+        """Returns why no process leads where it should; empty where one does."""
+        if absent := self.process.absent():
+            return absent
+        try:
+            is_as_wanted = self.config_file.read_text() == self.config_text
+        except FileNotFoundError:
+            is_as_wanted = False
+        return "" if is_as_wanted else f"process {self.process.pid} forwards something else than wanted"
+
+
+@dataclass(frozen=True)
+class Forwards(Supervised):
+    """`ports` of 127.0.0.1 lead to the pod with the labels `selector`, whichever pod that is."""
 
     shell: Shell
     kube: Kube
@@ -53,59 +134,21 @@ class Forwards:
     patience: float = 60.0
 
     @property
-    def log(self) -> Path:
-        return self.process.log
+    def forwards(self) -> tuple[Forward, ...]:
+        return self.ports
 
     @property
     def process(self) -> Background:
-        """Returns the supervisor's process in the background."""
         return Background(self.shell, self.folder, "forwards", marks.FORWARDS, patience=2)
-
-    @property
-    def config_file(self) -> Path:
-        """Returns the file that the supervisor reads: rayside/reach/supervisor.py."""
-        return self.folder / "forwards.json"
-
-    @property
-    def config_text(self) -> str:
-        """Returns what that file has to say."""
-        return document(self.program, self.ports)
 
     @property
     def program(self) -> Kubectl:
         return to_pod(self.kube, self.kubectl, self.selector)
 
-    def check(self) -> Status:
-        if absent := self.process.absent():
-            return missing(absent)
-        if self._written() != self.config_text:
-            return missing(f"process {self.process.pid} forwards something else than wanted")
-        for port in self.ports:
-            if reason := UNANSWERED[port.speaks](port.local, port.address):
-                self._require_rights()
-                return pending(f"port {port.local} ({port.name}) {reason}")
-        listed = ", ".join(f"{port.name} at {port.url}" for port in self.ports)
-        return ready(f"{listed}, process {self.process.pid}")
-
-    def _require_rights(self) -> None:
+    def refuse(self) -> None:
         """Raises Forbidden: without these rights waiting is in vain."""
         with contextlib.suppress(ClusterUnreachable):
             require_forwarding(self.kube)
-
-    def apply(self, report: Report) -> None:
-        self.program.require()
-        self.process.end(report)
-        for port in self.ports:
-            require_port(f"{port.name}_port", port.local)
-        make_own(self.folder)
-        write_private(self.config_file, self.config_text)
-        report("starting")
-        self.process.start(self.command())
-
-    def undo(self, report: Report) -> None:
-        self.process.end(report)
-        for file in (self.config_file, self.log, self.process.earlier_log):
-            file.unlink(missing_ok=True)
 
     def retarget(self) -> None:
         """Makes the running process lead to this `kube` and `selector`, its ports kept.
@@ -118,18 +161,67 @@ class Forwards:
         write_private(self.config_file, self.config_text)
         os.kill(pid, signal.SIGHUP)
 
-    def command(self) -> list[str]:
-        return [sys.executable, "-m", supervisor.__name__, str(self.config_file)]
 
-    def leftovers(self) -> list[psutil.Process]:
-        """Returns every process of these forwards that runs, whether it is recorded or not."""
-        return self.process.leftovers()
+@dataclass(frozen=True)
+class HeadForward(Supervised):
+    """The port `x_port` of this machine leads to a port of an existing cluster's head, `x` being `port_name`.
 
-    def _written(self) -> str:
-        try:
-            return self.config_file.read_text()
-        except FileNotFoundError:
-            return ""
+    Attributes:
+        remote: returns the head's port; it is asked when that is known. Raises NotRunning before.
+        by: the program that leads there; `way` says so for people.
+        mark: each forward of a cluster has another, so that none is taken for the other.
+        require_rights: raises where waiting would be in vain.
+    """
+
+    shell: Shell
+    instance: Instance
+    port_name: str
+    local: int
+    speaks: Speaks
+    remote: Callable[[], int]
+    by: Program
+    way: str
+    mark: str
+    needs: tuple[str, ...]
+    name: str
+    require_rights: Callable[[], None] = lambda: None
+    patience: float = 60.0
+
+    @property
+    def title(self) -> str:
+        return f"{self.port_name} by {self.way}"
+
+    @property
+    def url(self) -> str:
+        """Returns the address of the local port, for people."""
+        return f"{'http' if self.speaks == 'http' else 'tcp'}://127.0.0.1:{self.local}"
+
+    @property
+    def forwards(self) -> tuple[Forward, ...]:
+        return (Forward(self.port_name, self.local, self.remote(), self.speaks, own_clients=True),)
+
+    @property
+    def process(self) -> Background:
+        return Background(
+            *(self.shell, self.instance.folder, f"forward-{self.port_name}", self.mark),
+            patience=3,
+            without=("RAY_AUTH_TOKEN",),
+        )
+
+    @property
+    def program(self) -> Program:
+        return self.by
+
+    def refuse(self) -> None:
+        self.require_rights()
+
+    def present(self) -> bool:
+        """Returns whether it runs: then it holds its port."""
+        return bool(self.leftovers())
+
+    def answers(self) -> bool:
+        """Returns whether it runs as these settings have it, and something answers behind it."""
+        return not self._absent() and not UNANSWERED[self.speaks](self.local)
 
 
 def _no_dap(port: int, _: str = "") -> str:

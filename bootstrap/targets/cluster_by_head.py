@@ -16,7 +16,7 @@ from bootstrap.kube.api import Kube, head_selector
 from bootstrap.kube.heads import require_forwarding, to_pod
 from bootstrap.step import Step
 from bootstrap.steps import marks
-from bootstrap.steps.head_forward import HeadForward
+from bootstrap.steps.forwards import HeadForward
 from bootstrap.steps.head_relay import HeadRelay
 from bootstrap.steps.preflight import Preflight
 from bootstrap.steps.ray_cluster import secret

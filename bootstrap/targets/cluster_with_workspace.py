@@ -15,7 +15,7 @@ from bootstrap.sources.source import Source
 from bootstrap.step import Step
 from bootstrap.steps import marks, workspace_pod
 from bootstrap.steps.engine import Engine
-from bootstrap.steps.head_forward import HeadForward
+from bootstrap.steps.forwards import HeadForward
 from bootstrap.steps.machine_checks import Disk, Python
 from bootstrap.steps.pull_secret import PullSecret
 from bootstrap.steps.ray_cluster import RELAY_PORT, WORKSPACE_PORT
