@@ -1,21 +1,24 @@
-"""Puts what the editor wants debuggees to stop at into each of them, also into those that come later."""
+"""Configuration of debuggees: what an editor wants them to stop at, put into each, also into later ones."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import os.path
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 from rayside.dap.framing import Message
-from rayside.errors import RequestFailed
-from rayside.relay.desired import Desired, ExceptionFilters
+from rayside.errors import DebuggerGone, RequestFailed
+from rayside.relay.breakpoints import Breakpoint, FunctionBreakpoint, LineBreakpoint, Results
 from rayside.relay.editor import CurrentEditor
+from rayside.relay.exception_filters import ExceptionFilters
 from rayside.relay.fan_out import FAN_OUT, BackgroundTasks
-from rayside.relay.paths import Paths
-from rayside.relay.source_files import Lines, find_installed, sha256_of
-from rayside.relay.stop_points import Breakpoint, LineBreakpoint
+from rayside.relay.source_files import Lines, Paths, sha256_of
 from rayside.relay.worker import Worker, Workers
 
 # Seconds for which changes of breakpoints are gathered: many debuggees answer at once.
@@ -23,12 +26,105 @@ SOON = 0.05
 # The most debuggees that are asked for one file. All of a job have the same, and one answer does for them.
 MOST_ASKED = 8
 
+B = TypeVar("B", LineBreakpoint, FunctionBreakpoint)
+
+
+@dataclass
+class Desired:
+    """Keeps all that an editor has asked for; `prints`: whether it is told what debuggees print."""
+
+    files: dict[str, list[LineBreakpoint]] = field(default_factory=dict)  # by the editor's path
+    checksums: dict[str, str] = field(default_factory=dict)  # SHA-256 in hex, where the editor sent that
+    functions: list[FunctionBreakpoint] = field(default_factory=list)
+    exceptions: ExceptionFilters = ExceptionFilters.of({"filters": ["uncaught"]})  # noqa: RUF009 (it is frozen)
+    prints: bool = False
+    _ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    _by_id: dict[int, Breakpoint] = field(default_factory=dict)
+    # An ordered set of the breakpoints of which another result decides now.
+    _changed: dict[Breakpoint, None] = field(default_factory=dict)
+
+    def replace(self, path: str, specs: Sequence[Message]) -> list[LineBreakpoint]:
+        """Makes these the breakpoints of that file; those that it had keep their id, and their hits."""
+        after = self._exchange(self.files.get(path, []), [LineBreakpoint(path, dict(spec)) for spec in specs])
+        if after:
+            self.files[path] = after
+        else:
+            self.files.pop(path, None)
+        return after
+
+    def replace_functions(self, specs: Sequence[Message]) -> list[FunctionBreakpoint]:
+        """Makes these the function breakpoints; as `replace` does with a file's."""
+        self.functions = self._exchange(self.functions, [FunctionBreakpoint(dict(spec)) for spec in specs])
+        return self.functions
+
+    def _exchange(self, before: Sequence[B], after: list[B]) -> list[B]:
+        earlier = {(each.place, each.spec.get("column")): each for each in before}
+        for each in after:
+            if known := earlier.pop((each.place, each.spec.get("column")), None):
+                each.replaces(known)
+            else:
+                each.id = next(self._ids)
+        kept = {each.key for each in after}
+        for each in before:
+            del self._by_id[each.id]
+            if each.key not in kept:
+                each.rendezvous.let_go()
+        for each in after:
+            self._by_id[each.id] = each
+            each.results = Results(partial(self._changed.__setitem__, each, None))
+        return after
+
+    def report(self, breakpoints: Sequence[Breakpoint]) -> list[Message]:
+        """Returns DAP's Breakpoint for each, which the editor knows from now on."""
+        documents = []
+        for each in breakpoints:
+            # What was set meanwhile counts, for debuggees have been asked for that.
+            now = self._by_id.get(each.id, each)
+            now.reported = now.document()
+            documents.append(now.reported)
+        return documents
+
+    def take_changed(self) -> list[Breakpoint]:
+        """Returns the breakpoints of which another result decides than when this was called last."""
+        changed = [each for each in self._changed if self._by_id.get(each.id) is each]
+        self._changed.clear()
+        return changed
+
+    @property
+    def breakpoints(self) -> list[Breakpoint]:
+        """Returns all of which debuggees may have a condition: also the filters that have one."""
+        lines = [each for breakpoints in self.files.values() for each in breakpoints]
+        return [*lines, *self.functions, *self.exceptions.conditions.values()]
+
+    def by_key(self, key: object) -> Breakpoint | None:
+        """Returns the breakpoint that debuggees know by that key; None where it is no more."""
+        return next((each for each in self.breakpoints if each.key == key), None)
+
+    @property
+    def needs_tracing(self) -> bool:
+        """Returns whether a debuggee has to trace its code, which costs it time."""
+        return bool(self.files or self.functions or self.exceptions.needs_tracing)
+
+    def let_go(self, debuggee: Hashable = None) -> None:
+        """Lets threads go that wait for others at a breakpoint: a debuggee's, or all."""
+        for each in self.breakpoints:
+            if debuggee is None:
+                each.rendezvous.let_go()
+            else:
+                each.rendezvous.leave(debuggee)
+
+    def forget(self, debuggee: Hashable) -> None:
+        self.let_go(debuggee)
+        for each in self.breakpoints:
+            each.results.forget(debuggee)
+
 
 class Configuration:
     """Keeps what one editor has set, until the next one attaches.
 
     Attributes:
-        paths: how the editor's paths are mapped.
+        desired: what it has set.
+        paths: how its paths are mapped.
     """
 
     def __init__(
@@ -42,18 +138,17 @@ class Configuration:
     ) -> None:
         self.paths = paths
         self._workers, self._editor, self._work, self._log = workers, editor, work, log
-        self._desired = Desired()
-        self._revision = 0  # the revision of `_desired`
+        self.desired = Desired()
+        self._revision = 0  # of `desired`
         self._revisions: WeakKeyDictionary[Worker, int] = WeakKeyDictionary()  # those that were set last
-        # To these something is to be set once they answer again.
-        self._late: WeakSet[Worker] = WeakSet()
+        self._late: WeakSet[Worker] = WeakSet()  # in these something is to be set once they answer again
         self._telling: asyncio.TimerHandle | None = None
         self._differing: set[str] = set()  # the files of which the editor was told that they differ
 
     def begin(self, paths: Paths, *, prints: bool = False) -> None:
         """Begins with another editor, which has set nothing; `prints` is as in `Desired`."""
-        self._desired.let_go()
-        self._desired, self.paths = Desired(prints=prints), paths
+        self.desired.let_go()
+        self.desired, self.paths = Desired(prints=prints), paths
         self._revision += 1
         self._differing.clear()
 
@@ -62,61 +157,35 @@ class Configuration:
     async def set_breakpoints(
         self, path: str, specs: Sequence[Message], *, sha256: str | None = None
     ) -> list[Message]:
-        """Makes these the breakpoints of the editor's file.
-
-        Args:
-            specs: DAP's SourceBreakpoint, each with a line.
-            sha256: in hex, of the file as the editor has it.
-
-        Returns:
-            DAP's Breakpoint for each.
-        """
+        """Makes these the breakpoints of the editor's file; returns DAP's Breakpoint for each."""
         if sha256 is not None:
-            self._desired.checksums[path] = sha256
-        breakpoints = self._desired.replace(path, specs)
+            self.desired.checksums[path] = sha256
+        breakpoints = self.desired.replace(path, specs)
         await self._fan_out(lambda worker: self._set_in(worker, path))
-        documents = []
-        # What was set meanwhile counts, for debuggees have been asked for that.
-        for breakpoint_ in map(self._desired.now, breakpoints):
-            breakpoint_.reported = breakpoint_.document()
-            documents.append(breakpoint_.reported)
-        self._rest()
-        return documents
+        return self._reported(breakpoints)
 
     async def set_exceptions(self, arguments: Message) -> list[Message]:
         """Takes the arguments of `setExceptionBreakpoints`; returns DAP's Breakpoint for each filter."""
-        self._desired.exceptions = ExceptionFilters.of(arguments)
-        await self._fan_out(lambda worker: worker.installed.set_exceptions(self._desired))
-        self._rest()
-        self._note_filters()
-        return self._desired.exceptions.verdicts
+        self.desired.exceptions = ExceptionFilters.of(arguments)
+        await self._fan_out(lambda worker: worker.installed.set_exceptions(self.desired.exceptions))
+        self._reported([*self.desired.exceptions.conditions.values()])
+        return self.desired.exceptions.verdicts
 
     async def set_functions(self, specs: Sequence[Message]) -> list[Message]:
-        """Makes these the function breakpoints.
+        """Makes these the function breakpoints; returns DAP's Breakpoint for each."""
+        breakpoints = self.desired.replace_functions(specs)
+        await self._fan_out(lambda worker: worker.installed.set_functions(self.desired.functions))
+        return self._reported(breakpoints)
 
-        Args:
-            specs: DAP's FunctionBreakpoint, each with a name.
-
-        Returns:
-            DAP's Breakpoint for each.
-        """
-        breakpoints = self._desired.replace_functions(specs)
-        await self._fan_out(lambda worker: worker.installed.set_functions(self._desired))
-        for breakpoint_ in breakpoints:
-            breakpoint_.reported = breakpoint_.document()
-        self._rest()
-        return [breakpoint_.document() for breakpoint_ in breakpoints]
-
-    @property
-    def prints(self) -> bool:
-        """Returns whether the editor is told what debuggees print."""
-        return self._desired.prints
+    def _reported(self, breakpoints: Sequence[Breakpoint]) -> list[Message]:
+        """Returns DAP's Breakpoint for each, as the editor is told; debuggees with none run at full speed."""
+        if not self.desired.needs_tracing:
+            for worker in self._workers.attached:
+                self._work.start(worker.sleep())
+        return self.desired.report(breakpoints)
 
     async def lines(self, path: str) -> Lines | None:
-        """Returns the lines of the editor's file, as the first debuggee that answers has it.
-
-        It is None where no debuggee is known to have it. Waits for at most FAN_OUT seconds.
-        """
+        """Returns the lines of the editor's file, as the first debuggee to answer within FAN_OUT has it."""
         # Debuggees that have the file's package come first, then those that may have a file of the same path.
         packed: list[tuple[Worker, str]] = []
         others: list[tuple[Worker, str]] = []
@@ -126,25 +195,16 @@ class Configuration:
             if len(packed) >= MOST_ASKED:
                 break
         asked = [*packed, *others][:MOST_ASKED]
-        asking = {self._work.start(worker.installed.lines(remote)) for worker, remote in asked}
-        until = asyncio.get_running_loop().time() + FAN_OUT
-        while asking:
-            left = until - asyncio.get_running_loop().time()
-            done, asking = await asyncio.wait(asking, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            if not done:
-                break
-            for each in done:
-                lines: Lines | None = None if each.cancelled() or each.exception() else each.result()
+        asking = [self._work.start(worker.installed.lines(remote)) for worker, remote in asked]
+        for answer in asyncio.as_completed(asking, timeout=FAN_OUT):
+            with contextlib.suppress(asyncio.TimeoutError, RequestFailed, DebuggerGone):
+                lines: Lines | None = await answer
                 if lines is not None:
                     return lines
         return None
 
-    def by_key(self, key: object) -> Breakpoint | None:
-        """Returns the breakpoint that debuggees know by that key; None where it is no more."""
-        return self._desired.by_key(key)
-
-    async def _fan_out(self, put: Callable[[Worker], Coroutine[Any, Any, Any]]) -> list[Any]:
-        """Puts what has changed into every debuggee; waits and returns as `BackgroundTasks.side_by_side`."""
+    async def _fan_out(self, put: Callable[[Worker], Coroutine[Any, Any, Any]]) -> None:
+        """Puts what has changed into every debuggee; waits as `BackgroundTasks.side_by_side` does."""
         before, self._revision = self._revision, self._revision + 1
 
         async def put_into_worker(worker: Worker) -> Any:
@@ -156,13 +216,7 @@ class Configuration:
                 self._work.start(self._catch_up(worker))
                 raise
 
-        return await self._work.side_by_side([put_into_worker(worker) for worker in self._workers.attached])
-
-    def _rest(self) -> None:
-        """Lets debuggees run at full speed while they have nothing to stop at."""
-        if not self._desired.needs_tracing:
-            for worker in self._workers.attached:
-                self._work.start(worker.sleep())
+        await self._work.side_by_side([put_into_worker(worker) for worker in self._workers.attached])
 
     # --- what a debuggee has -------------------------------------------------------------
 
@@ -174,18 +228,18 @@ class Configuration:
         try:
             while not self.is_in(worker):  # the editor may change it while this is done
                 self._revisions[worker] = self._revision
-                await self._find(worker, [*self._desired.files])
+                await self._find(worker, [*self.desired.files])
                 by_path = self._by_path(worker)
                 for path in {*by_path, *worker.installed.paths}:
                     await worker.installed.set_breakpoints(path, by_path.get(path, []))
-                for path in list(self._desired.files):
+                for path in list(self.desired.files):
                     await self._compare(worker, path, self.paths.remote(path, worker.layout))
-                await worker.installed.set_exceptions(self._desired)
+                await worker.installed.set_exceptions(self.desired.exceptions)
                 self._tell_filters()
-                await worker.installed.set_functions(self._desired)
+                await worker.installed.set_functions(self.desired.functions)
                 await self._set_by_value(worker, await worker.installed.await_missing())
-                await worker.installed.set_prints(self._desired)
-            if not (self._desired.needs_tracing or not worker.is_attaching):
+                await worker.installed.set_prints(self.desired.prints)
+            if worker.is_attaching and not self.desired.needs_tracing:
                 # It sleeps only now: earlier, that might come between a `breakpoint()` call and its stop.
                 await worker.sleep()
         except RequestFailed as error:
@@ -193,13 +247,8 @@ class Configuration:
             self._work.start(self._catch_up(worker))
         self.tell_changes()
 
-    def let_go(self, worker: Worker | None = None) -> None:
-        """Lets threads go that wait for others at a breakpoint: a debuggee's, or all."""
-        self._desired.let_go(worker)
-
     def forget(self, worker: Worker) -> None:
-        self._desired.let_go(worker)
-        self._desired.forget(worker)
+        self.desired.forget(worker)
         self._revisions.pop(worker, None)
 
     async def _catch_up(self, worker: Worker) -> None:
@@ -214,7 +263,7 @@ class Configuration:
             await self.put_into(worker)
 
     async def _set_in(self, worker: Worker, path: str) -> None:
-        await self._find(worker, [path] if self._desired.of(path) else [])
+        await self._find(worker, [path] if path in self.desired.files else [])
         remote = self.paths.remote(path, worker.layout)
         await worker.installed.set_breakpoints(remote, self._by_path(worker).get(remote, []))
         await self._set_by_value(worker, await worker.installed.await_missing())
@@ -229,14 +278,10 @@ class Configuration:
             for path in editors
             if self.paths.remote(path, worker.layout) == path
         }
-        if not wanted:
-            return
-        found = await find_installed(worker.connection, wanted, timeout=worker.connection.patience)
-        for path, (own, note) in found.items():
-            worker.installed.notes[own or path] = note
-            if own:
-                worker.layout.found[path] = own
-                self.paths.opens(own, editors[path])
+        found = await worker.installed.find(wanted) if wanted else {}
+        for path, own in found.items():
+            worker.layout.found[path] = own
+            self.paths.opens(own, editors[path])
 
     async def file_loaded(self, worker: Worker, path: str) -> None:
         """Sets the breakpoints of a file of which a debuggee has only functions, pickled by value."""
@@ -255,7 +300,7 @@ class Configuration:
     def _by_path(self, worker: Worker) -> dict[str, list[LineBreakpoint]]:
         """Returns all breakpoints by the debuggee's path: two paths of the editor's may be the same there."""
         by_path: dict[str, list[LineBreakpoint]] = {}
-        for path, breakpoints in self._desired.files.items():
+        for path, breakpoints in self.desired.files.items():
             by_path.setdefault(self.paths.remote(path, worker.layout), []).extend(breakpoints)
         return by_path
 
@@ -278,20 +323,16 @@ class Configuration:
 
     def _checksum(self, path: str) -> str | None:
         """Returns the SHA-256, in hex, of the editor's file; None where it is unknown."""
-        checksum = self._desired.checksums.get(path)
+        checksum = self.desired.checksums.get(path)
         return sha256_of(path) if checksum is None and self.paths.shared else checksum
-
-    def _note_filters(self) -> None:
-        for condition in self._desired.exceptions.conditions.values():
-            condition.reported = condition.verdict
 
     def _tell_filters(self) -> None:
         """Reports filters that can have no condition in a later debuggee; DAP has no event for it."""
-        for condition in self._desired.exceptions.conditions.values():
-            verdict = condition.verdict
-            if not verdict["verified"] and verdict != condition.reported:
-                condition.reported = verdict
-                self._editor.say(f"{condition.place}: {verdict['message']}")
+        for condition in self.desired.exceptions.conditions.values():
+            document = condition.document()
+            if not document["verified"] and document != condition.reported:
+                condition.reported = document
+                self._editor.say(f"{condition.place}: {document['message']}")
 
     def tell_changes(self) -> None:
         """Sends changes to the editor, once for all debuggees that answer within SOON."""
@@ -301,7 +342,7 @@ class Configuration:
     def _tell_what_changed(self) -> None:
         """Tells the editor of the breakpoints whose state is not what it knows; looks at no others."""
         self._telling = None
-        for breakpoint_ in self._desired.take_changed():
+        for breakpoint_ in self.desired.take_changed():
             document = breakpoint_.document()
             if breakpoint_.reported is not None and breakpoint_.reported != document:
                 breakpoint_.reported = document

@@ -1,10 +1,11 @@
-"""The relay's connection to one debuggee: what is asked there, and whether it has our package."""
+"""Connection to one debuggee: what is asked there, whether it has our package, whether it is traced."""
 
 from __future__ import annotations
 
 import ast
 import asyncio
 import contextlib
+import os
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,8 +17,8 @@ from rayside.dap.framing import Message
 from rayside.errors import DebuggerGone, RequestFailed
 from rayside.relay import messages
 from rayside.relay.debuggee import Debuggee
-from rayside.worker import evaluated
-from rayside.worker.evaluated import interruption
+from rayside.worker import evaluated, tracing
+from rayside.worker.evaluated import compiled, interruption
 
 # Seconds for a debuggee's answer to an editor's request, before the debuggee counts as frozen.
 PATIENCE = 15.0
@@ -245,3 +246,56 @@ def call(function: Callable[_P, object], *arguments: _P.args, **named: _P.kwargs
     return (
         f"__import__('importlib').import_module({function.__module__!r}).{function.__qualname__}({literals})"
     )
+
+
+_SWITCH = "RAYSIDE_COMPILED_BREAKPOINTS"  # in the relay's environment; 0 leaves it all to pydevd
+
+
+class Tracing:
+    """Turns a debuggee's tracing off and on, whichever of `submit --debug` and Ray opened its port.
+
+    It calls functions of rayside/worker/tracing.py there. They are harmless in every process that debugpy is
+    in, on every Python, however often they are called.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._awake: bool | None = None
+        self._compiles = False  # whether it decides by itself
+
+    async def notice_lines(self) -> None:
+        """Makes it stop at breakpoints set from now on: they are compiled in, or else it is traced."""
+        if os.environ.get(_SWITCH) == "0":
+            await self.wake()
+            return
+        if self._compiles or self._awake:
+            return
+        compiles = await self._connection.ask(self._connection.patience, compiled.begin)
+        self._compiles = compiles is True
+        if compiles is False:
+            self._awake = True
+        await self.wake()
+
+    async def wake(self) -> None:
+        """Makes it trace its code, so that it stops at what is set."""
+        await self._trace(True, self._connection.patience)
+
+    async def sleep(self) -> None:
+        """Lets its code run at full speed; a `breakpoint()` call stops all the same."""
+        await self._trace(False, self._connection.patience)
+
+    async def give_back(self) -> None:
+        """Ends what we have begun: without us it runs at full speed."""
+        if self._awake:
+            await self._trace(False, DETACHING)
+
+    def resumed(self) -> None:
+        """Notes that a thread resumed: a `breakpoint()` call, or a step, has it trace its code, too."""
+        self._awake = self._awake or None
+
+    async def _trace(self, awake: bool, timeout: float) -> None:
+        if self._awake is awake or (awake and self._compiles):
+            return
+        self._awake = awake
+        with contextlib.suppress(RequestFailed):  # private interfaces: without them it is just slower
+            await self._connection.tell(timeout, tracing.wake if awake else tracing.sleep)

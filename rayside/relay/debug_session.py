@@ -21,9 +21,9 @@ from rayside.relay.editor import CurrentEditor, Editor
 from rayside.relay.editor_requests import EditorRequests
 from rayside.relay.fan_out import BackgroundTasks
 from rayside.relay.lifecycle import Lifecycle
-from rayside.relay.paths import Paths
 from rayside.relay.remote_calls import RemoteCalls
 from rayside.relay.reports import Flood, Reports, left_out_line
+from rayside.relay.source_files import Paths
 from rayside.relay.threads import Threads
 from rayside.relay.translation import Ids
 from rayside.relay.worker import Claims, Worker, Workers

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from rayside.dap.channel import reason
 from rayside.dap.drawn_values import drawn
@@ -20,7 +19,6 @@ from rayside.relay.groups import GroupRequests, Groups
 from rayside.relay.masking import masked_breakpoint
 from rayside.relay.remote_calls import RemoteCalls
 from rayside.relay.schemas import NotDap, Refused, arguments_of
-from rayside.relay.source_files import locations
 from rayside.relay.thread_rows import CLUSTER, ClusterRow
 from rayside.relay.threads import Threads
 from rayside.relay.translation import Ids, OfAStop, Translator
@@ -228,38 +226,29 @@ class EditorRequests:
     # --- what they stop at ---------------------------------------------------------------
 
     async def _set_breakpoints(self, editor: Editor, request: Message, arguments: Message) -> None:
-        source = arguments.get("source")
-        path = source.get("path") if isinstance(source, dict) else None
-        if not isinstance(path, str) or not path:
+        source = arguments["source"]
+        if not (path := source.get("path")):
             raise Refused("breakpoints can be set in files that have a path")
         specs = arguments.get("breakpoints")
         if specs is None:
-            specs = [{"line": line} for line in _list(arguments, "lines")]
-        if not isinstance(specs, list) or not all(
-            isinstance(spec, dict) and isinstance(spec.get("line"), int) for spec in specs
-        ):
-            raise Refused("`breakpoints` has to be a list of objects with a line")
-        specs = [masked_breakpoint(spec, self._masking) for spec in specs]
-        sums = [sum_ for sum_ in _list(source or {}, "checksums") if isinstance(sum_, dict)]
-        sha256 = [str(sum_.get("checksum")).lower() for sum_ in sums if sum_.get("algorithm") == "SHA256"]
-        breakpoints = await self._configuration.set_breakpoints(path, specs, sha256=[*sha256, None][0])
+            specs = [{"line": line} for line in arguments.get("lines", [])]
+        specs = [masked_breakpoint(spec, self._masking) if "logMessage" in spec else spec for spec in specs]
+        sums = {sum_.get("algorithm"): sum_.get("checksum", "") for sum_ in source.get("checksums", [])}
+        sha256 = sums["SHA256"].lower() if "SHA256" in sums else None
+        breakpoints = await self._configuration.set_breakpoints(path, specs, sha256=sha256)
         editor.respond(request, {"breakpoints": breakpoints})
 
     async def _breakpoint_locations(self, editor: Editor, request: Message, arguments: Message) -> None:
         path = arguments["source"].get("path")
         lines = await self._configuration.lines(path) if path else None
-        editor.respond(request, {"breakpoints": locations(lines, arguments) if lines is not None else []})
+        editor.respond(request, {"breakpoints": lines.locations(arguments) if lines is not None else []})
 
     async def _set_exception_breakpoints(self, editor: Editor, request: Message, arguments: Message) -> None:
-        for name in ("filters", "filterOptions", "exceptionOptions"):
-            _list(arguments, name)
         editor.respond(request, {"breakpoints": await self._configuration.set_exceptions(arguments)})
 
     async def _set_function_breakpoints(self, editor: Editor, request: Message, arguments: Message) -> None:
-        specs = _list(arguments, "breakpoints")
-        if not all(isinstance(spec, dict) and isinstance(spec.get("name"), str) for spec in specs):
-            raise Refused("`breakpoints` has to be a list of objects with a name")
-        editor.respond(request, {"breakpoints": await self._configuration.set_functions(specs)})
+        breakpoints = await self._configuration.set_functions(arguments.get("breakpoints", []))
+        editor.respond(request, {"breakpoints": breakpoints})
 
     # --- forwarding ----------------------------------------------------------------------
 
@@ -277,9 +266,8 @@ class EditorRequests:
         sent = inner
         if command == "evaluate":
             self._evaluating[asked] = [worker]
+            sent = translation.evaluated(worker.connection, inner)
         try:
-            if command == "evaluate":
-                sent = translation.evaluated(worker.connection, inner)
             response = await worker.connection.answer(
                 command, sent, EVALUATION if command in _RUN_USER_CODE else PATIENCE
             )
@@ -288,19 +276,18 @@ class EditorRequests:
         if not response.get("success"):
             editor.refuse(request, worker.masks.text(reason(response)))
             return
-        body = response.get("body")
-        if command == "completions" and isinstance(body, dict):
+        body = response["body"]
+        if command == "completions":
             targets = await translation.completed(worker.connection, inner, body.get("targets", []))
             body = {**body, "targets": targets}
-        if isinstance(body, dict):
-            body = translation.page(inner, body)
-            translation.as_typed(body.get("variables"))
-            body = await worker.masks.response(command, inner, body)
-        if isinstance(body, dict) and worker.resumes[thread] == resumes:
+        body = translation.page(inner, body)
+        translation.as_typed(body.get("variables", []))
+        body = await worker.masks.response(command, inner, body)
+        if worker.resumes[thread] == resumes:
             body = self.outward(worker, body, thread)
             if command == "stackTrace":
                 body = self._calls.with_callers(worker, thread, inner, body, self.outward)
-        editor.respond(request, body if isinstance(body, dict) else None)
+        editor.respond(request, body)
 
     def _inward(self, editor: Editor, arguments: Message) -> tuple[Worker, int | None, Message]:
         """Returns the debuggee that is meant, its thread, and the arguments as it knows them.
@@ -311,20 +298,19 @@ class EditorRequests:
         owners = {each.owner if isinstance(each, OfAStop) else each for each in named}
         # Targets of a goto belong to no thread.
         threads = {each.thread for each in named if isinstance(each, OfAStop) and each.thread is not None}
-        if isinstance(inner.get("threadId"), int):
+        if "threadId" in inner:
             threads.add(inner["threadId"])
         if len(owners) > 1 or len(threads) > 1:
             raise Refused("the request names things of two tasks")
         if CLUSTER in owners:
             raise Refused("choose a task: the row of the cluster has no variables")
-        if isinstance(inner.get("frameId"), int) and inner["frameId"] < 0:
+        if inner.get("frameId", 0) < 0:
             raise Refused("this frame is of the caller, as it was at the call: it has no variables here")
         worker = next((owner for owner in owners if isinstance(owner, Worker)), None) or self._focused()
         if editor is self._current.editor:
             self._threads.focus = worker
-        source = inner.get("source")
-        if isinstance(source, dict) and isinstance(source.get("path"), str):
-            source["path"] = self._configuration.paths.remote(source["path"], worker.layout)
+        if path := inner.get("source", {}).get("path"):
+            inner["source"]["path"] = self._configuration.paths.remote(path, worker.layout)
         return worker, next(iter(threads), None), inner
 
     def _focused(self) -> Worker:
@@ -332,10 +318,3 @@ class EditorRequests:
         if worker is None:
             raise Refused("no task is stopped")
         return worker
-
-
-def _list(arguments: Message, name: str) -> list[Any]:
-    value = arguments.get(name)
-    if not isinstance(value, list | None):
-        raise Refused(f"`{name}` has to be a list")
-    return value or []

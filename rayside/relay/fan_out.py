@@ -30,19 +30,10 @@ class BackgroundTasks:
         future.add_done_callback(self._done)
         return future
 
-    async def side_by_side(self, work: list[Coroutine[Any, Any, Any]]) -> list[Any]:
-        """Starts all of it, and waits for at most FAN_OUT seconds; what takes longer runs on.
-
-        Returns:
-            The results of what was done without an error.
-        """
-        tasks = [self.start(each) for each in work]
-        if not tasks:
-            return []
-        done, _ = await asyncio.wait(tasks, timeout=FAN_OUT)
-        return [
-            task.result() for task in tasks if task in done and not task.cancelled() and not task.exception()
-        ]
+    async def side_by_side(self, work: list[Coroutine[Any, Any, Any]]) -> None:
+        """Starts all of it, and waits for at most FAN_OUT seconds; what takes longer runs on."""
+        if work:
+            await asyncio.wait([self.start(each) for each in work], timeout=FAN_OUT)
 
     def cancel(self) -> None:
         for future in self._under_way:

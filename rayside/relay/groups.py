@@ -31,8 +31,8 @@ from rayside.errors import DebuggerGone, RequestFailed
 from rayside.relay.editor import Editor
 from rayside.relay.fan_out import ANSWERING, SILENT, BackgroundTasks
 from rayside.relay.group_members import FORMS, Member, Members, MemberStates, Outcome, Selector, WhyEnded
-from rayside.relay.paths import Paths
 from rayside.relay.schemas import Exact, NotDap, Number, Record, Refused, Rule, choice
+from rayside.relay.source_files import Paths
 from rayside.relay.threads import StopOutcome, Threads
 from rayside.relay.worker import Worker, Workers
 

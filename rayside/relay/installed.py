@@ -4,74 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from rayside.errors import RequestFailed
-from rayside.relay.breakpoint_state import Result
-from rayside.relay.connection import DETACHING, SOON, Connection
-from rayside.relay.desired import Desired
+from rayside.plain import line
+from rayside.relay.breakpoints import Breakpoint, FunctionBreakpoint, LineBreakpoint, Result
+from rayside.relay.connection import DETACHING, SOON, Connection, Tracing
+from rayside.relay.exception_filters import ExceptionFilters
 from rayside.relay.source_files import File, Files, Lines
-from rayside.relay.stop_points import Breakpoint, FunctionBreakpoint, LineBreakpoint
-from rayside.worker import tracing
-from rayside.worker.evaluated import by_value, compiled, exceptions, functions, prints, reached, task_starts
+from rayside.worker.evaluated import by_value, exceptions, functions, own_files, prints, reached, task_starts
 
-_SWITCH = "RAYSIDE_COMPILED_BREAKPOINTS"  # in the relay's environment; 0 leaves it all to pydevd
 NO_FILE = (
     "No task that is here now has this file, in its working_dir or py_modules, or installed;"
     " it is set in each that comes and has it."
 )
+# The most characters of a path.
+_LONGEST_PATH = 4096
+# What a breakpoint says, by the answer's kind; `{}` is the debuggee's path.
+_NOTES = {
+    "same": "Set in {}, which the task runs: its text is the same.",
+    "likely": "Set in {}, which the task runs: the package and its name are the same, its text is unknown.",
+    "differs": "The task runs {}, whose text is another: install this one there, or open that file,"
+    " or map its folder with pathMappings.",
+    "several": "The task has it more than once: {}. Map the folder of the right one with pathMappings.",
+}
 NO_FUNCTION = "No task has loaded a function of this name so far; it is set in each that does."
-
-
-class Tracing:
-    """Turns a debuggee's tracing off and on, whichever of `submit --debug` and Ray opened its port.
-
-    It calls functions of rayside/worker/tracing.py there. They are harmless in every process that debugpy is
-    in, on every Python, however often they are called.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._awake: bool | None = None
-        self._compiles = False  # whether it decides by itself
-
-    async def notice_lines(self) -> None:
-        """Makes it stop at breakpoints set from now on: they are compiled in, or else it is traced."""
-        if os.environ.get(_SWITCH) == "0":
-            await self.wake()
-            return
-        if self._compiles or self._awake:
-            return
-        compiles = await self._connection.ask(self._connection.patience, compiled.begin)
-        self._compiles = compiles is True
-        if compiles is False:
-            self._awake = True
-        await self.wake()
-
-    async def wake(self) -> None:
-        """Makes it trace its code, so that it stops at what is set."""
-        await self._trace(True, self._connection.patience)
-
-    async def sleep(self) -> None:
-        """Lets its code run at full speed; a `breakpoint()` call stops all the same."""
-        await self._trace(False, self._connection.patience)
-
-    async def give_back(self) -> None:
-        """Ends what we have begun: without us it runs at full speed."""
-        if self._awake:
-            await self._trace(False, DETACHING)
-
-    def resumed(self) -> None:
-        """Notes that a thread resumed: a `breakpoint()` call, or a step, has it trace its code, too."""
-        self._awake = self._awake or None
-
-    async def _trace(self, awake: bool, timeout: float) -> None:
-        if self._awake is awake or (awake and self._compiles):
-            return
-        self._awake = awake
-        with contextlib.suppress(RequestFailed):  # private interfaces: without them it is just slower
-            await self._connection.tell(timeout, tracing.wake if awake else tracing.sleep)
 
 
 class Installed:
@@ -136,7 +93,8 @@ class Installed:
             await self._set_points(now)
             # Without its answer in time they may be set all the same, and are to be taken back some day.
             self._set.setdefault(path, [])
-            body = await self._connection.client.set_breakpoints(path, specs, timeout=self._patience)
+            arguments = {"source": {"path": path, "name": path.rpartition("/")[2]}, "breakpoints": specs}
+            body = await self._connection.client.request("setBreakpoints", arguments, timeout=self._patience)
             self._replaced([earlier for _, earlier in self._set[path]], now)
             if not placed:
                 del self._set[path]
@@ -150,11 +108,28 @@ class Installed:
                 breakpoint_.results[self._key] = Result(verified, answer.get("line") or line, message)
                 self._set[path].append((answer.get("id", -1), breakpoint_))
 
+    async def find(self, wanted: Mapping[str, str]) -> dict[str, str]:
+        """Returns its own path of each of the editor's files that it surely has; notes what to say of all.
+
+        `wanted` is as in `find` of evaluated/own_files.py. Raises RequestFailed, DebuggerGone.
+        """
+        answers = await self._connection.ask(self._patience, own_files.find, {**wanted})
+        found: dict[str, str] = {}
+        for path, answer in answers.items() if isinstance(answers, dict) else ():
+            kind, files = answer if isinstance(answer, tuple) and len(answer) == 2 else ("", [])
+            if not (path in wanted and isinstance(kind, str) and kind in _NOTES and isinstance(files, list)):
+                continue
+            if files := [each for each in files if isinstance(each, str) and len(each) <= _LONGEST_PATH]:
+                own = files[0] if kind in ("same", "likely") else ""
+                self.notes[own or path] = _NOTES[kind].format(line(", ".join(files), _LONGEST_PATH))
+                found |= {path: own} if own else {}
+        return found
+
     async def file(self, path: str) -> File | None:
         """Returns its file; None where it has none, or can't say. Raises as `Files.read`."""
         if not self._connection.has_package:
             return None
-        return await self._files.read(self._connection.client, self._node_ip, path, timeout=self._patience)
+        return await self._files.read(self._connection, self._node_ip, path)
 
     async def lines(self, path: str) -> Lines | None:
         """Returns the lines of its file, or of its functions that came by value; None where it has neither.
@@ -208,10 +183,7 @@ class Installed:
         """Reads the lines of what came by value from that file; returns whether it may have breakpoints."""
         if path not in self._missing:
             return False
-        return self._learns(
-            path,
-            await self._connection.ask(self._patience, by_value.table, path),
-        )
+        return self._learns(path, await self._connection.ask(self._patience, by_value.table, path))
 
     def _learns(self, path: str, table: object) -> bool:
         lines = Lines.read(table)
@@ -232,9 +204,8 @@ class Installed:
         """Returns the debuggee's files that breakpoints are set in."""
         return list(self._set)
 
-    async def set_exceptions(self, desired: Desired) -> None:
+    async def set_exceptions(self, filters: ExceptionFilters) -> None:
         async with self._setting:
-            filters = desired.exceptions
             if filters.needs_tracing:
                 await self.tracing.wake()
             conditions = filters.inner_conditions
@@ -250,14 +221,14 @@ class Installed:
             self._replaced(self._filters, filters.conditions.values())
             self._filters = list(filters.conditions.values())
 
-    async def set_functions(self, desired: Desired) -> None:
+    async def set_functions(self, breakpoints: Sequence[FunctionBreakpoint]) -> None:
         """Sets the function breakpoints, and puts into their results whether it has such a function.
 
         Raises:
             RequestFailed, DebuggerGone: as `Client.request`.
         """
         async with self._setting:
-            wanted = [breakpoint_ for breakpoint_ in desired.functions if not breakpoint_.problem]
+            wanted = [breakpoint_ for breakpoint_ in breakpoints if not breakpoint_.problem]
             if wanted:
                 await self.tracing.wake()
             decides = self._connection.has_package
@@ -271,35 +242,30 @@ class Installed:
             self._set_functions = list(zip(ids, wanted, strict=False))
             if not wanted:
                 return
-            names = [breakpoint_.name for breakpoint_ in wanted]
+            names = [breakpoint_.function for breakpoint_ in wanted]
             loaded = await self._connection.ask(self._patience, functions.are_loaded, names)
             if not decides:
                 loaded = [True] * len(names)  # as debugpy says
-            for breakpoint_, is_loaded in zip(
-                wanted, loaded if isinstance(loaded, list) else [], strict=False
-            ):
-                breakpoint_.results[self._key] = Result(
-                    is_loaded is True, 0, "" if is_loaded is True else NO_FUNCTION
-                )
+            answers = loaded if isinstance(loaded, list) else []
+            for breakpoint_, is_loaded in zip(wanted, answers, strict=False):
+                is_set = is_loaded is True
+                breakpoint_.results[self._key] = Result(is_set, 0, "" if is_set else NO_FUNCTION)
 
     async def give_back(self) -> None:
         """Takes back what would hold the debuggee up without us. Raises DebuggerGone."""
         with contextlib.suppress(RequestFailed):
-            await self._tell_prints(False, DETACHING)
+            await self.set_prints(False, DETACHING)
         if self._tasks:
             with contextlib.suppress(RequestFailed):
                 await self._connection.tell(DETACHING, task_starts.expect, {})
         await self.tracing.give_back()
 
-    async def set_prints(self, desired: Desired) -> None:
+    async def set_prints(self, are_told: bool, timeout: float | None = None) -> None:
         """Turns reports of what it prints on or off. Raises RequestFailed, DebuggerGone."""
-        await self._tell_prints(desired.prints, self._patience)
-
-    async def _tell_prints(self, are_told: bool, timeout: float) -> None:
-        if self._prints is are_told:
-            return
-        await self._connection.tell(timeout, prints.begin if are_told else prints.give_back)
-        self._prints = are_told
+        if self._prints is not are_told:
+            what = prints.begin if are_told else prints.give_back
+            await self._connection.tell(timeout or self._patience, what)
+            self._prints = are_told
 
     async def _set_points(self, breakpoints: Iterable[Breakpoint]) -> None:
         """Sends what these breakpoints decide by, before the debuggee is told to stop at them."""

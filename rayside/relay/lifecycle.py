@@ -110,7 +110,7 @@ class Lifecycle:
 
     def editor_left(self) -> None:
         """Notes that the editor has gone: the cluster runs on, but what is to be kept paused."""
-        self._configuration.let_go()
+        self._configuration.desired.let_go()
         self._detach([w for w in self._workers.values() if not (self.keep_paused and w.stops)])
 
     async def close(self) -> None:
@@ -330,7 +330,7 @@ class Lifecycle:
         for worker in [worker for worker in workers if not worker.has_left]:
             self._threads.remove_rows(worker)
             worker.leaves()
-            self._configuration.let_go(worker)
+            self._configuration.desired.let_go(worker)
             # Each is detached by itself: one that is frozen must not keep the others from a new editor.
             self._detaching.add(detaching := self._work.start(worker.detach()))
             detaching.add_done_callback(self._detaching.discard)

@@ -14,11 +14,10 @@ from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from rayside.dap.framing import Message
-from rayside.relay.breakpoint_state import Gather, Result
+from rayside.relay.breakpoints import Breakpoint, FunctionBreakpoint, Gather, LineBreakpoint, Result
 from rayside.relay.configuration import Configuration
 from rayside.relay.editor import CurrentEditor
 from rayside.relay.fan_out import BackgroundTasks
-from rayside.relay.stop_points import Breakpoint, FunctionBreakpoint, LineBreakpoint
 from rayside.relay.worker import Worker, Workers
 from rayside.worker.evaluated.telling import AT_ONCE, RATE, Bucket
 
@@ -147,7 +146,7 @@ class Reports:
 
     def take(self, worker: Worker, body: Message) -> None:
         """Takes a report; `body` is that of EVENT of evaluated/reached.py, as `messages.EVENTS` has it."""
-        breakpoint_ = self._configuration.by_key(body.get("key"))
+        breakpoint_ = self._configuration.desired.by_key(body.get("key"))
         kind = body.get("what")
         if kind in ("hit", "file"):
             # Without an editor nobody would see who stops: what is kept paused was stopped before.
@@ -214,7 +213,7 @@ class Reports:
 
     def _tell_gathered(self, key: int, gather: Gather, came: Sequence[Worker]) -> None:
         """Tells that threads stop which waited for each other, and who did not come in time."""
-        breakpoint_ = self._configuration.by_key(key)
+        breakpoint_ = self._configuration.desired.by_key(key)
         if breakpoint_ is None:
             return
         if len(came) == gather.number:
@@ -238,7 +237,7 @@ class Reports:
 
         `body` is that of EVENT of evaluated/prints.py, as `messages.EVENTS` has it.
         """
-        if not self._configuration.prints:
+        if not self._configuration.desired.prints:
             return None
         self._flood.leave_out(worker, body.get("leftOut", 0))
         lines = body.get("output")

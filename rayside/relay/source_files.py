@@ -1,24 +1,210 @@
-"""Source files of debuggees, read through their own debuggers: checksums, lines with code, their paths."""
+"""Source files: where debuggees have those of an editor, and what is in them: checksums, lines with code.
+
+A debuggee's files lie in unpacked packages, `.../working_dir_files/_ray_pkg_<hash>/` and
+`.../py_modules_files/_ray_pkg_<hash>/`, whose names say what they were packed from; where each debuggee
+has them, it says itself, as it does of what is installed there. Everything else has the same path on both
+sides, or none.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import json
+import os.path
 import re
 import sys
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from rayside.dap.client import QUIETLY, Client
 from rayside.dap.framing import Message
 from rayside.errors import RequestFailed
-from rayside.plain import line
 from rayside.relay.connection import Connection, call
-from rayside.worker.evaluated import line_table, own_files
+from rayside.worker.evaluated import line_table
+
+_UNPACKED = re.compile(r"^(?P<folder>.*/(?:working_dir|py_modules)_files/(?P<package>[^/]+))/(?P<rest>.+)$")
+_WORKING_DIR = re.compile(r"/working_dir_files/[^/]+$")
+# A debuggee may have an editor open shared files of these kinds wherever they lie: the libraries it runs.
+_PYTHON = (".py", ".pyi", ".pyw", ".pyx")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Describes where one debuggee has its files."""
+
+    packages: Mapping[str, str] = field(default_factory=dict)  # the folder of each, by its name
+    modules: Mapping[str, str] = field(default_factory=dict)  # the folder of each of py_modules
+    found: dict[str, str] = field(default_factory=dict)  # its path of the editor's files that it found itself
+
+    @classmethod
+    def of(cls, listing: Mapping[Any, object]) -> Layout:
+        """Reads what a debuggee says: the unpacked packages' folders, and the names in each."""
+        folders = {
+            path: [name for name in names if isinstance(name, str)]
+            for path, names in listing.items()
+            if isinstance(path, str) and isinstance(names, list)
+        }
+        packages = {path.rpartition("/")[2]: path for path in folders}
+        modules = {
+            name: f"{path}/{name}"
+            for path, names in folders.items()
+            if not _WORKING_DIR.search(path)
+            for name in names
+        }
+        return cls(packages, modules)
+
+    def has(self, folder: str, rest: str) -> bool:
+        """Returns whether a path below a package's folder is of what is packed in it: two of py_modules may
+        be from the same folder."""
+        first = rest.partition("/")[0]
+        return bool(_WORKING_DIR.search(folder)) or self.modules.get(first) == f"{folder}/{first}"
+
+    @property
+    def working_dir(self) -> str | None:
+        return next((path for path in self.packages.values() if _WORKING_DIR.search(path)), None)
+
+
+class Paths:
+    """Maps paths by what is known of the editor's side.
+
+    Args:
+        mappings: the editor's own, pairs of its folder and what that is on the workers: `.` for
+            working_dir, the name of one of py_modules, or an absolute path. They win, but for files of a
+            package that is known to have been packed from a folder above or below: an editor may have been
+            started in another folder than the one that was submitted.
+        roots: as `Discovery.local_roots`.
+        shared: whether the editor sees the debuggees' files under their own paths, and the relay sees
+            the editor's. Then only what is there is mapped.
+    """
+
+    def __init__(
+        self,
+        mappings: Sequence[tuple[str, str]] = (),
+        roots: Callable[[], Mapping[str, Sequence[str]]] = dict,
+        *,
+        shared: bool = False,
+    ) -> None:
+        self._mappings = [(local.rstrip("/") or "/", remote) for local, remote in mappings]
+        self._roots = roots
+        self.shared = shared
+        # The form in which the editor named a package's file, for it may know it by a symlink.
+        self._named: dict[tuple[str, str], str] = {}
+        self._opened: dict[str, str] = {}  # the editor's path of a file that no rule leads to
+
+    def remote(self, path: str, layout: Layout) -> str:
+        """Returns a debuggee's path for the editor's."""
+        named, path = path, os.path.normpath(path)
+        remote = self._remote(path, layout)
+        if remote == path and self.shared:
+            # The job knows the file by its real path, where the editor came by way of a symlink.
+            remote = self._remote(os.path.realpath(path), layout)
+            remote = path if remote == os.path.realpath(path) else remote
+        if unpacked := _UNPACKED.match(remote):
+            self._named[unpacked["package"], unpacked["rest"]] = named
+        return remote
+
+    def opens(self, path: str, local: str) -> None:
+        """Notes that the editor has a file of which there is code, for it has set breakpoints there."""
+        self._opened[path] = local
+
+    def local(self, path: str) -> str | None:
+        """Returns the editor's path for a debuggee's; None where the editor can't have the file."""
+        if not _is_canonical(path):
+            return None
+        if path in self._opened:
+            return self._opened[path]
+        unpacked = _UNPACKED.match(path)
+        named = self._named.get((unpacked["package"], unpacked["rest"])) if unpacked else None
+        if named and (not self.shared or os.path.isfile(named)):  # noqa: PTH113 (a string is what is wanted)
+            return named
+        for root, rest in self._candidates(path, unpacked):
+            if not self.shared or _may_be_opened(_join(root, rest), root):
+                return _join(root, rest)
+        return path if self.shared and _may_be_opened(path, unpacked and unpacked["folder"]) else None
+
+    def _remote(self, path: str, layout: Layout) -> str:
+        for local, remote in self._mappings:
+            rest = _below(path, local)
+            if rest is not None and remote.startswith("/"):
+                return _join(remote, rest)
+        roots = self._roots()
+        for package, folder in layout.packages.items():
+            for root in roots.get(package, ()):
+                rest = _below(path, root)
+                if rest is not None and layout.has(folder, rest):
+                    return _join(folder, rest)
+        for local, remote in self._mappings:
+            rest = _below(path, local)
+            mapped = layout.working_dir if remote == "." else layout.modules.get(remote)
+            if rest is not None and mapped is not None:
+                return _join(mapped, rest)
+        # The path may be of another node, or go by way of `session_latest`.
+        if (unpacked := _UNPACKED.match(path)) and unpacked["package"] in layout.packages:
+            return _join(layout.packages[unpacked["package"]], unpacked["rest"])
+        if path in layout.found:
+            return layout.found[path]
+        # Last: any job's metadata may name symlinks, and what they lead to.
+        for key, targets in roots.items():
+            package, _, link = key.partition("/")
+            rest = next((rest for target in targets if (rest := _below(path, target)) is not None), None)
+            if link and rest is not None and package in layout.packages:
+                return _join(f"{layout.packages[package]}/{link}", rest)
+        return path
+
+    def _candidates(self, path: str, unpacked: re.Match[str] | None) -> list[tuple[str, str]]:
+        """Returns folders of the editor's side, and where the file would be below each."""
+        candidates: list[tuple[str, str]] = []
+        if unpacked:
+            package, rest = unpacked["package"], unpacked["rest"]
+            roots = self._roots().get(package, ())
+            for local, remote in self._mappings:
+                if any(_below(local, root) or _below(root, local) for root in roots):
+                    continue  # one lies somewhere in the other
+                if _WORKING_DIR.search(unpacked["folder"]):
+                    below = rest if remote == "." else None
+                else:
+                    below = _below(rest, remote)
+                if below is not None:
+                    candidates.append((local, below))
+            candidates += [(root, rest) for root in roots[:1]]
+        for local, remote in self._mappings:
+            if remote.startswith("/") and (below := _below(path, remote)) is not None:
+                candidates.append((local, below))
+        return candidates
+
+
+def _is_canonical(path: str) -> bool:
+    """Returns whether a debuggee's path leads where it seems to: absolute, without `..`."""
+    return path.startswith("/") and "\0" not in path and os.path.normpath(path) == path and path[:2] != "//"
+
+
+def _may_be_opened(path: str, root: str | None) -> bool:
+    """Returns whether a debuggee may have the editor open this file of a machine that both see.
+
+    It chooses the path: a private key is not to be shown as "its source", also not by way of a symlink.
+    """
+    real = os.path.realpath(path)
+    if not os.path.isfile(real):  # noqa: PTH113 (a string is what there is)
+        return False
+    return real.endswith(_PYTHON) or (root is not None and _below(real, os.path.realpath(root)) is not None)
+
+
+def _below(path: str, folder: str) -> str | None:
+    """Returns what follows the folder in the path, empty for the folder itself; None outside of it."""
+    folder = folder.rstrip("/")
+    if path == folder:
+        return ""
+    return path[len(folder) + 1 :] if path.startswith(folder + "/") else None
+
+
+def _join(folder: str, rest: str) -> str:
+    return f"{folder.rstrip('/')}/{rest}" if rest else folder
+
 
 _MOST_LINES = 10**6
+MOST_LOCATIONS = 10_000  # of one answer
 
 
 @dataclass(frozen=True)
@@ -52,8 +238,7 @@ class Lines:
         return cls(frozenset(code), _pairs(statements), _pairs(functions), tuple(indents))
 
     def nearest(self, line: int) -> int | None:
-        """Returns the line where a breakpoint on `line` stops: that one, one of its statement, or the next
-        with code of the same function; None where there is none."""
+        """Returns the line where a breakpoint on `line` stops: of its statement, or next in its function."""
         if line in self.code:
             return line
         for first, last in self.statements:
@@ -67,9 +252,17 @@ class Lines:
         # A comment at the end of a function is not the next function's.
         return at if self._indent(line) <= self._indent(at) else None
 
-    def column(self, line: int) -> int:
-        """Returns the column at which the text of a line begins, counted from 1."""
-        return self._indent(line) + 1
+    def locations(self, asked: Message) -> list[Message]:
+        """Returns DAP's BreakpointLocation for each line with code in the range that a request asks for.
+
+        A debugger of Python stops at lines: the location of a line is where its text begins.
+        """
+        first: int = asked["line"]
+        last: int = asked.get("endLine", first)
+        # Without a column, DAP's range begins with the first, and ends with the last.
+        begin, end = (first, asked.get("column", 1)), (last, asked.get("endColumn", sys.maxsize))
+        within = sorted(line for line in self.code if begin <= (line, self._indent(line) + 1) <= end)
+        return [{"line": line} for line in within[:MOST_LOCATIONS]]
 
     def _indent(self, line: int) -> int:
         return self.indents[line - 1] if 0 < line <= len(self.indents) else 0
@@ -91,26 +284,6 @@ def _pairs(numbers: list[int]) -> tuple[tuple[int, int], ...]:
 
 def _is_line(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= _MOST_LINES
-
-
-# The most lines of one answer.
-MOST_LOCATIONS = 10_000
-
-
-def locations(lines: Lines, asked: Message) -> list[Message]:
-    """Returns DAP's BreakpointLocation for each line with code in the range.
-
-    A debugger of Python stops at lines: the location of a line is where its text begins.
-
-    Args:
-        asked: the arguments of the request, `line` with `column`, `endLine` and `endColumn`.
-    """
-    first: int = asked["line"]
-    last: int = asked.get("endLine", first)
-    # Without a column, DAP's range begins with the first, and ends with the last.
-    begin, end = (first, asked.get("column", 1)), (last, asked.get("endColumn", sys.maxsize))
-    code_lines = sorted(line for line in lines.code if begin <= (line, lines.column(line)) <= end)
-    return [{"line": line} for line in code_lines[:MOST_LOCATIONS]]
 
 
 # Packages are named by the hash of what is in them, so their files never change.
@@ -135,12 +308,8 @@ class Files:
     def __init__(self) -> None:
         self._read: dict[Hashable, tuple[float, asyncio.Future[File | None]]] = {}
 
-    async def read(self, client: Client, node: str, path: str, *, timeout: float) -> File | None:
-        """Returns the file, None where there is none; `timeout` is in seconds.
-
-        Raises:
-            RequestFailed, DebuggerGone: as `Client.request`.
-        """
+    async def read(self, connection: Connection, node: str, path: str) -> File | None:
+        """Returns the file, None where there is none. Raises RequestFailed, DebuggerGone."""
         package = _PACKAGE.search(path)
         key: Hashable = package[1] if package else (node, path)
         since, reading = self._read.get(key, (0.0, None))
@@ -149,15 +318,11 @@ class Files:
             await asyncio.wait({reading}, timeout=_WAITING)
             if reading.done() and not reading.cancelled() and reading.exception() is None:
                 return reading.result()
-        reading = asyncio.ensure_future(_read(client, path, timeout))
+        reading = asyncio.ensure_future(_read(connection, path))
         self._read[key] = (time.monotonic(), reading)
-        reading.add_done_callback(lambda done: self._done(key, done))
+        # Where it fails, who asks next asks anew; who asked first may be gone by then.
+        reading.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(reading)
-
-    def _done(self, key: Hashable, reading: asyncio.Future[File | None]) -> None:
-        failed = reading.cancelled() or reading.exception() is not None
-        if failed and self._read.get(key, (0.0, None))[1] is reading:
-            del self._read[key]
 
     def clear(self) -> None:
         self._read.clear()
@@ -172,9 +337,8 @@ def sha256_of(path: str) -> str | None:
         return None
 
 
-async def _read(client: Client, path: str, timeout: float) -> File | None:
-    expression = call(line_table.answer, path)
-    answer = await client.request("evaluate", {"expression": expression, "context": QUIETLY}, timeout=timeout)
+async def _read(connection: Connection, path: str) -> File | None:
+    answer = await connection.run(call(line_table.answer, path), connection.patience)
     text = str(answer.get("result", ""))
     try:
         document = json.loads(text) if len(text) <= line_table.LONGEST_ANSWER else None
@@ -183,35 +347,3 @@ async def _read(client: Client, path: str, timeout: float) -> File | None:
     if not isinstance(document, dict) or not isinstance(document.get("sha256"), str):
         return None
     return File(document["sha256"], Lines.read(document.get("lines")))
-
-
-# The most characters of a path.
-_LONGEST_PATH = 4096
-# What a breakpoint says, by the answer's kind; `{}` is the debuggee's path.
-_NOTES = {
-    "same": "Set in {}, which the task runs: its text is the same.",
-    "likely": "Set in {}, which the task runs: the package and its name are the same, its text is unknown.",
-    "differs": "The task runs {}, whose text is another: install this one there, or open that file,"
-    " or map its folder with pathMappings.",
-    "several": "The task has it more than once: {}. Map the folder of the right one with pathMappings.",
-}
-
-
-async def find_installed(
-    connection: Connection, wanted: Mapping[str, str], *, timeout: float
-) -> dict[str, tuple[str, str]]:
-    """Returns, by the editor's path, the debuggee's, empty where none is certain, and what to say of it.
-
-    `wanted` is as in `find` of evaluated/own_files.py. Raises RequestFailed, DebuggerGone.
-    """
-    answers = await connection.ask(timeout, own_files.find, {**wanted})
-    found: dict[str, tuple[str, str]] = {}
-    for path, answer in answers.items() if isinstance(answers, dict) else ():
-        kind, files = answer if isinstance(answer, tuple) and len(answer) == 2 else ("", [])
-        if not (isinstance(kind, str) and isinstance(files, list)):
-            continue
-        files = [each for each in files if isinstance(each, str) and len(each) <= _LONGEST_PATH]
-        if path in wanted and kind in _NOTES and files:
-            note = _NOTES[kind].format(line(", ".join(files), _LONGEST_PATH))
-            found[path] = files[0] if kind in ("same", "likely") else "", note
-    return found

@@ -21,9 +21,8 @@ from rayside.relay.debuggee import AttachTries, Debuggee
 from rayside.relay.dispatch import Dispatch
 from rayside.relay.fan_out import ANSWERING, GONE, LOOKING, SILENT, Answer, BackgroundTasks, together
 from rayside.relay.lifecycle import CLOSING, settling
-from rayside.relay.paths import Paths
 from rayside.relay.schemas import Refused, Rule
-from rayside.relay.source_files import Files
+from rayside.relay.source_files import Files, Paths
 from rayside.relay.stack_tree import Thread, merged, read_stacks, rule_of
 from rayside.relay.worker import Configure, NotWanted, Worker
 from rayside.worker.evaluated.thread_stacks import LONGEST

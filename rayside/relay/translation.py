@@ -17,7 +17,7 @@ from typing import Any, Literal
 from rayside.dap.expressions import may_be_compiled
 from rayside.dap.framing import Message
 from rayside.relay.connection import Connection, call
-from rayside.relay.paths import Paths
+from rayside.relay.source_files import Paths
 from rayside.worker.evaluated.scope import CALL, NAMES, is_named, is_scope, with_scope
 
 Kind = Literal["thread", "frame", "variables", "source", "target"]
@@ -181,9 +181,9 @@ def evaluated(connection: Connection, arguments: Message) -> Message:
     return {**arguments, "expression": expression}
 
 
-def as_typed(variables: object) -> None:
+def as_typed(variables: list[Message]) -> None:
     """Gives variables the names that users evaluate them by, in place: without the call of ours."""
-    for variable in variables if isinstance(variables, list) else []:
+    for variable in variables:
         if "evaluateName" in variable:
             variable["evaluateName"] = variable["evaluateName"].replace(CALL, "ray")
 

@@ -20,8 +20,7 @@ from rayside.relay.connection import ATTACHING, PATIENCE, SOON, Connection, call
 from rayside.relay.debuggee import Debuggee, Stop
 from rayside.relay.installed import Installed
 from rayside.relay.masking import Masks
-from rayside.relay.paths import Layout
-from rayside.relay.source_files import Files
+from rayside.relay.source_files import Files, Layout
 from rayside.worker import handshake
 from rayside.worker.evaluated import reached
 from rayside.worker.handshake import LONGEST_USER

@@ -65,7 +65,7 @@ async def all_end(processes: list[Process]) -> None:
 async def waiting(setting: relay_debuggees.Setting, number: int) -> None:
     """Waits until so many threads wait for each other at the breakpoint."""
     (session,) = setting.relay.sessions
-    desired = session._configuration._desired
+    desired = session._configuration.desired
     await until(lambda: sum(len(each.rendezvous._waiting) for each in desired.breakpoints) == number)
 
 

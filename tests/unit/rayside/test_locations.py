@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rayside.relay.source_files import MOST_LOCATIONS, Lines, locations
+from rayside.relay.source_files import MOST_LOCATIONS, Lines
 from rayside.worker.evaluated import line_table
 
 SOURCE = """\
@@ -41,10 +41,10 @@ def test_locations_are_lines_with_code_in_the_range(
     (tmp_path / "a.py").write_text(SOURCE)
     table = Lines.read(json.loads(line_table.answer(str(tmp_path / "a.py")))["lines"])
     assert table is not None
-    assert locations(table, arguments) == [{"line": line} for line in lines]
+    assert table.locations(arguments) == [{"line": line} for line in lines]
 
 
 def test_an_answer_is_bounded() -> None:
     table = Lines(frozenset(range(1, 3 * MOST_LOCATIONS)), (), (), ())
-    places = locations(table, {"line": 1, "endLine": 10**6})
+    places = table.locations({"line": 1, "endLine": 10**6})
     assert places == [{"line": line} for line in range(1, MOST_LOCATIONS + 1)]

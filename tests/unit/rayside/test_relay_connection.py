@@ -16,8 +16,9 @@ from rayside.dap.framing import Message
 from rayside.errors import RequestFailed
 from rayside.relay.connection import GRACE, PATIENCE, SOON, Connection
 from rayside.relay.debuggee import Debuggee
+from rayside.relay.installed import Installed
 from rayside.relay.lifecycle import BESIDE
-from rayside.relay.source_files import find_installed
+from rayside.relay.source_files import Files
 from rayside.worker import evaluated
 from rayside.worker.evaluated import reached, telling
 from tests.played import played
@@ -162,8 +163,8 @@ def test_a_forged_version_is_none(found: str) -> None:
 def test_what_is_no_answer_for_a_file_leaves_the_others_found(answer: str) -> None:
     debugged = Answering(f"[{{'/a.py': {answer}, '/b.py': ('same', ['/there/b.py'])}}]")
     debugged.protocol = evaluated.PROTOCOL
-    found = asyncio.run(find_installed(debugged, {"/a.py": "", "/b.py": ""}, timeout=SOON))
-    assert {path: file for path, (file, _) in found.items()} == {"/b.py": "/there/b.py"}
+    installed = Installed(debugged, Files(), key="w", node_ip="h")
+    assert asyncio.run(installed.find({"/a.py": "", "/b.py": ""})) == {"/b.py": "/there/b.py"}
 
 
 def test_who_asks_the_relay_waits_longer_than_the_relay_for_a_debuggee_that_resumes() -> None:

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from rayside.relay import translation
-from rayside.relay.breakpoint_state import Result
-from rayside.relay.desired import Desired
-from rayside.relay.paths import Layout, Paths
-from rayside.relay.source_files import Lines, sha256_of
+from rayside.relay.breakpoints import Result
+from rayside.relay.configuration import Desired
+from rayside.relay.source_files import Layout, Lines, Paths, sha256_of
 from rayside.relay.translation import OF_A_STOP, Ids, UnknownId
 from rayside.worker.evaluated import line_table
 

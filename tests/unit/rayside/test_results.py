@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 
 from rayside.dap.framing import Message
-from rayside.relay.breakpoint_state import Result, Results
-from rayside.relay.configuration import SOON, Configuration
-from rayside.relay.desired import Desired
+from rayside.relay.breakpoints import LineBreakpoint, Result, Results
+from rayside.relay.configuration import SOON, Configuration, Desired
 from rayside.relay.editor import CurrentEditor
 from rayside.relay.fan_out import BackgroundTasks
-from rayside.relay.paths import Paths
-from rayside.relay.stop_points import LineBreakpoint
+from rayside.relay.source_files import Paths
 from rayside.relay.worker import Workers
 
 YES, MOVED = Result(True, 1), Result(True, 3, "moved to line 3")
@@ -84,7 +82,7 @@ class Counted(collections.OrderedDict[Any, Any]):
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> type[Counted]:
-    monkeypatch.setattr("rayside.relay.breakpoint_state.OrderedDict", Counted)
+    monkeypatch.setattr("rayside.relay.breakpoints.OrderedDict", Counted)
     monkeypatch.setattr(Counted, "looks", 0)
     return Counted
 
@@ -93,7 +91,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> type[Counted]:
 def test_a_verdict_costs_the_same_however_many_debuggees_there_are(
     looks: type[Counted], result: Result
 ) -> None:
-    breakpoint_ = LineBreakpoint(1, "/a.py", {"line": 1})
+    breakpoint_ = LineBreakpoint("/a.py", {"line": 1})
     for debuggee in range(CROWD):
         breakpoint_.results[debuggee] = result
     assert looks.looks <= 2 * CROWD  # before and after each
@@ -134,7 +132,7 @@ def test_only_breakpoints_of_which_something_changed_are_looked_at(monkeypatch: 
         specs = [{"line": line} for line in range(1, 101)]
         await configuration.set_breakpoints("/a.py", specs)
         looked_at.clear()
-        breakpoints = {breakpoint_.id: breakpoint_ for breakpoint_ in configuration._desired.breakpoints}
+        breakpoints = {breakpoint_.id: breakpoint_ for breakpoint_ in configuration.desired.breakpoints}
 
         async def answer(result: Result, *debuggees: int) -> list[int]:
             editor.told.clear()

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rayside.relay.breakpoint_state import WITHIN, Gather, HitCondition
-from rayside.relay.desired import Desired, ExceptionFilters
-from rayside.relay.stop_points import FunctionBreakpoint, LineBreakpoint
+from rayside.relay.breakpoints import WITHIN, FunctionBreakpoint, Gather, HitCondition, LineBreakpoint
+from rayside.relay.configuration import Desired
+from rayside.relay.exception_filters import ExceptionFilters
 from rayside.worker.evaluated.reached import PATIENCE
 
 ALL = [{"names": ["Python Exceptions"]}]
@@ -64,7 +64,7 @@ def test_a_hit_condition_may_gather(text: str, gather: Gather | None) -> None:
 
 
 def test_whoever_is_gathered_waits_for_the_relay_a_little_longer_than_for_the_others() -> None:
-    breakpoint_ = LineBreakpoint(1, "/a.py", {"line": 1, "hitCondition": "gather 8 within 30"})
+    breakpoint_ = LineBreakpoint("/a.py", {"line": 1, "hitCondition": "gather 8 within 30"})
     assert breakpoint_.point == ("", "", True, "", 30 + PATIENCE)
     assert breakpoint_.problem == ""
 
@@ -80,8 +80,8 @@ def test_whoever_is_gathered_waits_for_the_relay_a_little_longer_than_for_the_ot
     ],
 )
 def test_what_can_not_be_read_is_not_verified_and_says_why(spec: dict[str, str], why: str) -> None:
-    line = LineBreakpoint(1, "/a.py", {"line": 1, **spec})
-    function = FunctionBreakpoint(2, {"name": "f", **spec})
+    line = LineBreakpoint("/a.py", {"line": 1, **spec})
+    function = FunctionBreakpoint({"name": "f", **spec})
     for document in (line.document(), function.document()):
         assert document["verified"] is False
         assert why in document["message"]
@@ -119,11 +119,11 @@ def test_hits_are_kept_until_the_breakpoint_is_another() -> None:
 
 
 def test_debuggees_get_the_last_part_of_a_functions_name_and_of_a_line_no_condition() -> None:
-    breakpoint_ = FunctionBreakpoint(1, {"name": "module.Actor.work"})
+    breakpoint_ = FunctionBreakpoint({"name": "module.Actor.work"})
     # What they compile with each hit is short; what it decides by, they know before.
     assert breakpoint_.inner() == {"name": "work", "condition": f"__rayside__({breakpoint_.key})"}
     assert breakpoint_.point == ("", "", False, "module.Actor.work", PATIENCE)
-    line = LineBreakpoint(1, "/a.py", {"line": 1, "column": 4, "condition": " "})
+    line = LineBreakpoint("/a.py", {"line": 1, "column": 4, "condition": " "})
     assert line.inner(3) == {"line": 3, "column": 4}
 
 
