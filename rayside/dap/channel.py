@@ -78,7 +78,7 @@ class Channel(asyncio.Protocol):
     ) -> Own:
         """Dials a debuggee; `attach` has to follow, for a connection that only closes spoils the debuggee.
 
-        `tables` are for a stranger, of whom nothing else is taken.
+        `tables` are for a server that is not trusted: nothing else is taken of it.
 
         Raises:
             DebuggerGone: nothing listens there, or it did not answer in time.
@@ -110,7 +110,7 @@ class Channel(asyncio.Protocol):
         # Ray's actors run on uvloop, whose transports are no subclass of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         socket_ = transport.get_extra_info("socket")
-        # Nothing is read yet: what comes from a stranger never is.
+        # Nothing is read yet: what another user's program sends never is.
         try:
             socket_.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             require_own(socket_)

@@ -45,7 +45,7 @@ def ask(
     if answer.get("success") is not True:
         raise RequestFailed(
             f"{command}: {answer.get('message') or 'the relay gave no reason'}",
-            hint="./invokew status shows what runs; ./invokew up mends it",
+            hint="./invokew status shows what runs; ./invokew up repairs it",
         )
     return dict(answer.get("body") or {})
 
@@ -80,4 +80,4 @@ def _answer(connection: socket.socket, deadline: float) -> Message:
 
 
 def _gone(why: str) -> DebuggerGone:
-    return DebuggerGone(why, hint="./invokew up mends it")
+    return DebuggerGone(why, hint="./invokew up repairs it")

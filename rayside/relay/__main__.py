@@ -8,10 +8,94 @@ The process runs on the Python of the cluster's Ray image, so it imports nothing
 what Ray itself needs.
 """
 
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
 import logging
 import os
+import signal
+from dataclasses import replace
+from pathlib import Path
 
-from rayside.relay.process import main
+from rayside.errors import PortTaken, RaysideError
+from rayside.relay.cluster import ClusterDebuggees
+from rayside.relay.config import Config, digest_of
+from rayside.relay.server import Relay, allow_many_files
+
+# So many seconds pass between two looks for the token; Kubernetes may bring it later than the container.
+_TOKEN_PAUSE = 0.2
+
+_log = logging.getLogger(__name__)
+
+
+async def serve(config: Config) -> None:
+    """Serves until SIGTERM or SIGINT, then lets go what is held. Raises PortTaken."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    token = await _token(config.token_file, stop)
+    if stop.is_set():
+        return
+    debuggees = ClusterDebuggees.at(config.dashboard, token if config.rays_token else "", config.user)
+    relay = Relay(
+        debuggees,
+        digest=digest_of(token),
+        log=_log.info,
+        user=config.user,
+        shared_files=config.shared_files,
+        masking=replace(config.masking, token=token),
+    )
+    try:
+        server = await relay.serve(config.host, config.port)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise PortTaken(
+            f"port {config.port} is taken", hint="./invokew doctor says by whom; ./invokew up goes on"
+        ) from None
+    _log.info("listening on %s:%s for %s", config.host, config.port, config.dashboard)
+    await stop.wait()
+    _log.info("ending")
+    server.close()
+    await relay.close()
+
+
+async def _token(file: Path, stop: asyncio.Event) -> str:
+    """Returns Ray's token, once it exists; empty if the process has to end before."""
+    reported = False
+    while not stop.is_set():
+        try:
+            if token := file.read_text().strip():
+                return token
+        except FileNotFoundError:
+            pass
+        if not reported:
+            _log.info("waiting for the token in %s", file)
+            reported = True
+        await asyncio.sleep(_TOKEN_PAUSE)
+    return ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        "python -m rayside.relay", description="Runs the debug relay of a cluster."
+    )
+    parser.add_argument(
+        "--config", type=Path, required=True, metavar="FILE", help="its configuration, as JSON"
+    )
+    config = parser.parse_args().config
+    allow_many_files()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(serve(Config.read(config)))
+    except RaysideError as error:
+        _log.info("error[%s]: %s", error.id, error.message)
+        return error.exit_code
+    return 0
+
 
 if __name__ == "__main__":
     code = main()

@@ -25,7 +25,7 @@ MOST_UNREAD, MOST_OUTPUT_UNREAD = 16 * 1024 * 1024, 4 * 1024 * 1024
 # them, and nobody would see that the editor is behind.
 _SENT_AHEAD = 64 * 1024
 # Both limits for a connection that has not shown the token.
-LONGEST_OF_STRANGER = MOST_UNREAD_BY_STRANGER = 64 * 1024
+LONGEST_UNAUTHENTICATED = MOST_UNREAD_UNAUTHENTICATED = 64 * 1024
 
 # Seconds without a sign of the other side until its connection counts as dead: of a machine that went
 # to sleep or a tunnel that broke nothing else is ever heard.
@@ -85,7 +85,7 @@ class Editor:
 
     async def requests(self) -> AsyncIterator[Message]:
         """Yields each well-formed request until the editor has gone; others get an error response."""
-        decoder = Decoder(content_limit=LONGEST_OF_STRANGER)
+        decoder = Decoder(content_limit=LONGEST_UNAUTHENTICATED)
         try:
             while data := await self._reader.read(64 * 1024):
                 if self.admitted:
@@ -240,7 +240,7 @@ class Editor:
         if self.gone or self._writer.is_closing():
             return
         self._writer.write(encode({"seq": next(self._seq), **message}, body))
-        if self._unread > (MOST_UNREAD if self.admitted else MOST_UNREAD_BY_STRANGER):
+        if self._unread > (MOST_UNREAD if self.admitted else MOST_UNREAD_UNAUTHENTICATED):
             self.drop()
 
     @property

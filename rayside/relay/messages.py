@@ -1,6 +1,6 @@
 """Schemas of debuggees' messages: each field, with its type and its bound.
 
-A debuggee is a stranger: it runs whatever somebody submitted. Nothing that it sends is passed on as it came.
+A debuggee is not trusted: it runs whatever somebody submitted. Nothing that it sends is passed on as it came.
 Events and the bodies of responses are built anew from these tables, and so are the arguments of editors'
 requests (`schemas`); what is not in them is left out. On purpose that leaves out what an editor would act
 upon: names of programs and commands (`Source.origin`, `adapterData`, VS Code's

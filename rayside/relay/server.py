@@ -8,7 +8,9 @@ Source: https://microsoft.github.io/debug-adapter-protocol/specification
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
+import resource
 from collections.abc import Callable
 from typing import Any
 
@@ -28,12 +30,15 @@ from rayside.relay.schemas import Refused
 from rayside.relay.stacks import Stacks
 from rayside.relay.translation import UnknownId
 
+# Open files are a connection to each debuggee, and room. Many systems start programs with only 1,024,
+# and let them have more.
+_FILES = 65_536
 # Seconds for Ray's answer while an editor waits.
 _SOON = 2.0
 # So many requests of one editor may be in flight; it is not read any further until one is answered.
 MOST_REQUESTS = 256
 # The most connections, and the most of those that have not shown the token; the oldest of these makes room.
-MOST_CONNECTIONS, MOST_STRANGERS = 256, 32
+MOST_CONNECTIONS, MOST_UNAUTHENTICATED = 256, 32
 # Seconds that a connection has to show the token; an editor does in its second message.
 SHOWING = 10.0
 
@@ -141,11 +146,11 @@ class Relay:
         await editor.close()
 
     def _has_room(self) -> bool:
-        """Returns whether one more connection may come; among strangers the oldest is dropped for it."""
-        strangers = [editor for editor in self._editors if not editor.admitted]
-        if len(strangers) >= MOST_STRANGERS:
-            self._editors.pop(strangers[0])
-            strangers[0].drop()
+        """Returns whether one more connection may come; the oldest unauthenticated one is dropped for it."""
+        unauthenticated = [editor for editor in self._editors if not editor.admitted]
+        if len(unauthenticated) >= MOST_UNAUTHENTICATED:
+            self._editors.pop(unauthenticated[0])
+            unauthenticated[0].drop()
         return len(self._editors) < MOST_CONNECTIONS
 
     def _give_up(self, editor: Editor) -> None:
@@ -332,3 +337,12 @@ class Relay:
         workers = [worker for each in self.sessions for worker in each.workers.attached]
         asked = [worker for worker in workers if session.is_for(worker.debuggee)]
         return await compared(expression, asked, self._work, lambda: self._dispatch.waiting_for(session))
+
+
+def allow_many_files() -> None:
+    """Lets this process connect to each of thousands of debuggees, as far as the system allows."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = _FILES if most == resource.RLIM_INFINITY else min(_FILES, most)
+    if allowed != resource.RLIM_INFINITY and allowed < limit:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))

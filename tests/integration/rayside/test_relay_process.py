@@ -102,7 +102,7 @@ def test_it_needs_only_the_files_that_the_image_has_and_starts_at_once(process: 
 
 def test_it_imports_nothing_that_it_does_not_need(process: Process) -> None:
     unwanted = ("ray", "rich", "docker", "kubernetes", "aiohttp", "psutil", "yaml", "invoke")
-    code = f"import sys, rayside.relay.process; print([name for name in {unwanted} if name in sys.modules])"
+    code = f"import sys, rayside.relay.__main__; print([name for name in {unwanted} if name in sys.modules])"
     done = subprocess.run(
         [python(), "-B", "-c", code],
         cwd=process.folder,

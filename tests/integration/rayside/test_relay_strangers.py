@@ -61,7 +61,7 @@ async def test_a_connection_that_shows_no_token_in_time_is_closed(monkeypatch: p
 async def test_of_many_strangers_the_oldest_makes_room_and_editors_stay() -> None:
     async with scripted() as setting:
         editor = await setting.configured()
-        strangers = [await Wire.open(setting.port) for _ in range(server.MOST_STRANGERS)]
+        strangers = [await Wire.open(setting.port) for _ in range(server.MOST_UNAUTHENTICATED)]
         await strangers[-1].ask("initialize")
         assert (await strangers[0].ask("initialize"))["success"] is True
         newcomer = await Wire.open(setting.port)

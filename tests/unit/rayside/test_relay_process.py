@@ -37,7 +37,7 @@ from rayside.ray.metadata import WORKING_DIR
 from rayside.ray.records import Job, RunningTask
 from rayside.relay.cluster import ClusterDebuggees
 from rayside.relay.config import Config, Masking
-from rayside.relay.process import allow_many_files
+from rayside.relay.server import allow_many_files
 from tests.unit.rayside.test_state import JOB, TASK, WORKER, Recorded
 
 WORKERS, TASKS, JOBS = "/api/v0/workers", "/api/v0/tasks", "/api/jobs/"
@@ -392,5 +392,5 @@ def test_the_relays_code_is_in_the_images_tag(tmp_path: Path) -> None:
     assert set(image.extra) >= {f"rayside/{file}" for file in DEBUGGER}
     changed = tmp_path / "process.py"
     changed.write_text("# other code\n")
-    other = replace(image, extra={**image.extra, "rayside/rayside/relay/process.py": changed})
+    other = replace(image, extra={**image.extra, "rayside/rayside/relay/server.py": changed})
     assert other.reference != image.reference
