@@ -15,13 +15,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import os
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rayside.dap.channel import DRAIN_TIMEOUT, REQUEST_TIMEOUT, Channel, OnEvent, Tables, body_of
+from rayside.dap.channel import DRAIN_TIMEOUT, Channel, OnEvent, Tables, body_of
 from rayside.dap.framing import Message
 from rayside.errors import AttachFailed, DebuggerGone, RequestFailed
 from rayside.worker.handshake import AUTHORIZE, CHALLENGE, DEBUG
@@ -115,7 +114,6 @@ class Client(Channel):
         *,
         breakpoints: Mapping[str, Sequence[SourceBreakpoint]] | None = None,
         exception_filters: Sequence[str] | None = (),
-        path_mappings: Sequence[Mapping[str, str]] = (),
         options: Mapping[str, Any] | None = None,
         no_delay: bool = True,
         configure: Configure | None = None,
@@ -128,7 +126,6 @@ class Client(Channel):
         Args:
             breakpoints: DAP SourceBreakpoints by path, set before the debuggee runs.
             exception_filters: debugpy's filters, such as `userUnhandled`; None leaves them to `configure`.
-            path_mappings: debugpy's mappings, `{"localRoot", "remoteRoot"}` each.
             options: further `attach` arguments of debugpy; they win over `STOP_IN_USER_CODE`.
             no_delay: whether to turn Nagle's algorithm off inside the debuggee, which makes each
                 request 40 ms faster.
@@ -146,14 +143,43 @@ class Client(Channel):
             AttachFailed: the adapter refused, most often because it has another client already.
             DebuggerGone: the connection ended, or it took longer than `timeout`.
         """
+
+        async def attached() -> Message:
+            self.capabilities, delays = await self._initialize(), no_delay
+            challenge = self.capabilities.get(CHALLENGE)
+            if isinstance(challenge, dict) and prove is not None:
+                await self._authorize(str(challenge.get("nonce")), prove, introduction)
+                # Only now is it pydevd that answers, which has TCP_NODELAY set.
+                self.capabilities, delays = await self._initialize(), False
+            # The arguments are never empty: debugpy takes that for a request to launch. And `subProcess` is
+            # never left on: children of a Ray worker would wait for a debugger of their own.
+            arguments: dict[str, Any] = {**STOP_IN_USER_CODE, "subProcess": False, **(options or {})}
+            # The answer to `attach` comes only after `configurationDone`.
+            answer = self.asked("attach", arguments)
+            initialized = asyncio.ensure_future(self._initialized.wait())
+            either: set[asyncio.Future[Any]] = {answer, initialized}
+            try:
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                initialized.cancel()
+            if answer.done():
+                body_of("attach", answer.result())  # raises where it was refused
+            if delays:
+                with contextlib.suppress(RequestFailed):
+                    await self.request("evaluate", {"expression": _NO_DELAY, "context": QUIETLY})
+            if configure is not None:
+                await configure()
+            verified: Message = {}
+            for path, lines in (breakpoints or {}).items():
+                verified[path] = await self.set_breakpoints(path, lines)
+            if exception_filters is not None:
+                await self.request("setExceptionBreakpoints", {"filters": list(exception_filters)})
+            await self.request("configurationDone")
+            body_of("attach", await answer)
+            return verified
+
         try:
-            return await asyncio.wait_for(
-                self._attach(
-                    *(breakpoints or {}, exception_filters, path_mappings, options or {}),
-                    *(no_delay, configure, prove, introduction),
-                ),
-                timeout,
-            )
+            return await asyncio.wait_for(attached(), timeout)
         except asyncio.TimeoutError as error:
             raise DebuggerGone(
                 f"the debugger at {self.name} did not finish attaching within {timeout:g} s",
@@ -164,52 +190,6 @@ class Client(Channel):
                 f"the debugger at {self.name} refused to attach: {error.message}",
                 hint="Another debugger may be attached to this task already; leave that one first.",
             ) from error
-
-    async def _attach(
-        self,
-        breakpoints: Mapping[str, Sequence[SourceBreakpoint]],
-        exception_filters: Sequence[str] | None,
-        path_mappings: Sequence[Mapping[str, str]],
-        options: Mapping[str, Any],
-        no_delay: bool,
-        configure: Configure | None,
-        prove: Prove | None,
-        introduction: Introduction | None,
-    ) -> Message:
-        self.capabilities = await self._initialize()
-        challenge = self.capabilities.get(CHALLENGE)
-        if isinstance(challenge, dict) and prove is not None:
-            await self._authorize(str(challenge.get("nonce")), prove, introduction)
-            # Only now is it pydevd that answers, which has TCP_NODELAY set.
-            self.capabilities, no_delay = await self._initialize(), False
-        # The arguments are never empty: debugpy takes that for a request to launch. And `subProcess` is never
-        # left on: children of a Ray worker would wait for a debugger of their own.
-        arguments: dict[str, Any] = {**STOP_IN_USER_CODE, "subProcess": False, **options}
-        if path_mappings:
-            arguments["pathMappings"] = [dict(mapping) for mapping in path_mappings]
-        # The answer to `attach` comes only after `configurationDone`.
-        attached = self.asked("attach", arguments)
-        initialized = asyncio.ensure_future(self._initialized.wait())
-        either: set[asyncio.Future[Any]] = {attached, initialized}
-        try:
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            initialized.cancel()
-        if attached.done():
-            body_of("attach", attached.result())  # raises where it was refused
-        if no_delay:
-            with contextlib.suppress(RequestFailed):
-                await self.request("evaluate", {"expression": _NO_DELAY, "context": QUIETLY})
-        if configure is not None:
-            await configure()
-        verified: Message = {}
-        for path, lines in breakpoints.items():
-            verified[path] = await self.set_breakpoints(path, lines)
-        if exception_filters is not None:
-            await self.request("setExceptionBreakpoints", {"filters": list(exception_filters)})
-        await self.request("configurationDone")
-        body_of("attach", await attached)
-        return verified
 
     async def _initialize(self) -> Message:
         arguments = {
@@ -260,21 +240,13 @@ class Client(Channel):
         breakpoints: Sequence[SourceBreakpoint],
         *,
         source: Mapping[str, Any] | None = None,
-        timeout: float = REQUEST_TIMEOUT,
     ) -> Message:
         """Makes these the breakpoints of that file; returns the body of the answer.
 
         `source` has more of DAP's Source, such as checksums.
         """
-        name = os.path.basename(path)  # noqa: PTH119 (a remote path)
-        return await self.request(
-            "setBreakpoints",
-            {
-                "source": {"path": path, "name": name, **(source or {})},
-                "breakpoints": [dict(breakpoint_) for breakpoint_ in breakpoints],
-            },
-            timeout=timeout,
-        )
+        source = {"path": path, "name": path.rpartition("/")[2], **(source or {})}
+        return await self.request("setBreakpoints", {"source": source, "breakpoints": [*breakpoints]})
 
     async def disconnect(self, *, timeout: float = DRAIN_TIMEOUT, drain: float | None = None) -> None:
         """Disconnects, and lets the debuggee run on; harmless when the connection has ended already.

@@ -94,8 +94,7 @@ class Connection:
         )
         try:
             await client.attach(
-                path_mappings=[_NOWHERE],
-                options=options,
+                options={**options, "pathMappings": [_NOWHERE]},
                 configure=configure,
                 exception_filters=None,
                 prove=debuggee.prove,

@@ -7,7 +7,7 @@ at.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from rayside.dap.additions import BUSY, DEBUGGER_LEFT, RELAY_ENDING, TAKEN_OVER
@@ -47,6 +47,7 @@ class DebugSession:
             is for.
         everyone: whether those are everyone's jobs; else the relay's user's own, and those that say no user.
         workers: the debuggees that are its own.
+        lifecycle: attaches to them, and detaches.
         requests: answers the editor's requests.
     """
 
@@ -81,7 +82,7 @@ class DebugSession:
             log=log,
         )
         self._reports = Reports(workers, self._configuration, editor=current, work=work, flood=self._flood)
-        self._lifecycle = Lifecycle(
+        self.lifecycle = Lifecycle(
             workers,
             self,
             claims=claims,
@@ -104,7 +105,7 @@ class DebugSession:
             work=work,
             read_stacks=lambda: stacks(self, self.paths),
             why_ended=discovery.why_ended,
-            attached_beside=self._lifecycle.attached_beside,
+            attached_beside=self.lifecycle.attached_beside,
         )
 
     # --- its editor ----------------------------------------------------------------------
@@ -159,7 +160,7 @@ class DebugSession:
                 earlier.say("Another editor has attached; this session ends.")
             self._dismiss(earlier, TAKEN_OVER)
         self._told_of_others = False
-        self._lifecycle.begin(
+        self.lifecycle.begin(
             options,
             keep_paused=arguments.get("keepPaused") is True,
             takes_children=arguments.get("children") is not False,
@@ -196,7 +197,7 @@ class DebugSession:
         editor.tell_left_out()
         if editor is self._current.editor:
             self._log("an editor has attached")
-            self._lifecycle.watch()
+            self.lifecycle.watch()
         else:
             self._log("an editor watches")
             self._threads.show_all(editor)
@@ -209,15 +210,15 @@ class DebugSession:
             return
         if editor is not self._current.editor:
             return
-        self._lifecycle.keep_paused = keep_paused or self._lifecycle.keep_paused
+        self.lifecycle.keep_paused = keep_paused or self.lifecycle.keep_paused
         self._current.editor = None
-        kept = "; what is stopped stays so" if self._lifecycle.keep_paused else ""
+        kept = "; what is stopped stays so" if self.lifecycle.keep_paused else ""
         self._log(f"the editor has gone{kept}")
         for watcher in self._current.watchers:
             self._dismiss(watcher, DEBUGGER_LEFT)
         self._current.watchers.clear()
         self._calls.begin()
-        self._lifecycle.editor_left()
+        self.lifecycle.editor_left()
 
     @property
     def expects_editor(self) -> bool:
@@ -243,7 +244,7 @@ class DebugSession:
             editor.terminated(RELAY_ENDING)
         self._current.editor = None
         self._current.watchers.clear()
-        await self._lifecycle.close()
+        await self.lifecycle.close()
 
     # --- its debuggees -------------------------------------------------------------------
 
@@ -257,10 +258,6 @@ class DebugSession:
         """Returns the paths of its editor."""
         return self._configuration.paths
 
-    def may_try(self, debuggee: Debuggee) -> bool:
-        """Returns whether attaching to it has not failed too often for this editor."""
-        return self._lifecycle.may_try(debuggee)
-
     def leave_out(self, users: Sequence[str]) -> None:
         """Tells its editor, once, that there are debuggees of these users, which it does not get."""
         if self.listens and not (self._told_of_others or self.job or self.everyone):
@@ -270,21 +267,9 @@ class DebugSession:
                 "them, and so does ./invokew debug --everyone."
             )
 
-    def take(self, debuggee: Debuggee) -> None:
-        """Attaches to a debuggee."""
-        self._lifecycle.take(debuggee)
-
-    def miss(self, worker_ids: Set[str]) -> None:
-        """Notes which debuggees a poll has found; `worker_ids` has the worker_id of each."""
-        self._lifecycle.miss(worker_ids)
-
-    def hand_over(self, worker: Worker, to: DebugSession) -> None:
-        """Gives a debuggee to another session, with its stops."""
-        self._lifecycle.hand_over(worker, to._lifecycle)
-
     def attached_to(self, worker: Worker) -> None:
         """Notes that a debuggee takes requests now, as `Holder` says."""
-        self._lifecycle.attached_to(worker)
+        self.lifecycle.attached_to(worker)
         if worker.is_attached:
             self._work.start(self._calls.put_into(worker))
 
@@ -295,11 +280,11 @@ class DebugSession:
 
     def refused(self, worker: Worker, error: Exception) -> None:
         """Notes that attaching failed, as `Holder` says."""
-        self._lifecycle.refused(worker, error)
+        self.lifecycle.refused(worker, error)
 
     def end(self, worker: Worker) -> None:
         """Notes that a connection has ended, as `Holder` says."""
-        self._lifecycle.end(worker)
+        self.lifecycle.end(worker)
 
     # --- what debuggees say --------------------------------------------------------------
 
@@ -311,7 +296,7 @@ class DebugSession:
                 self._current.say(
                     f"{worker.debuggee.title} stops too often to be debugged: it is left alone."
                 )
-                self._lifecycle.end(worker)
+                self.lifecycle.end(worker)
             else:
                 self._threads.stopped(worker, body["threadId"], body)
         elif name == "continued":
@@ -328,13 +313,13 @@ class DebugSession:
             if printed is not None:
                 self._current.event("output", self.requests.outward(worker, printed))
         elif name == CHILD:
-            self._lifecycle.take_child(worker, body)
+            self.lifecycle.take_child(worker, body)
         elif name == "terminated":
             # pydevd answers nothing more, and has its process wait for us to leave, half a second at most; an
             # adapter outlives a killed debuggee, and waits without end. While we leave it says so, too.
             if not worker.has_left:
                 worker.connection.client.close()
-            self._lifecycle.end(worker)
+            self.lifecycle.end(worker)
         elif name == "output" and self._flood.passes(worker, body["output"]):
             self._current.event(name, self.requests.outward(worker, worker.masks.event(body)))
 

@@ -67,7 +67,9 @@ class Dispatch:
         # What is the user's own is left to the session that asked for no more.
         for_all = sorted((s for s in sessions if s.job is None), key=lambda session: session.everyone)
         if not (debuggee.job_id or debuggee.submission_id):
-            return next((session for session in [*for_all, *sessions] if session.may_try(debuggee)), None)
+            return next(
+                (session for session in [*for_all, *sessions] if session.lifecycle.may_try(debuggee)), None
+            )
         by_name = [session for session in sessions if session.job is not None]
         return next((session for session in [*by_name, *for_all] if session.is_for(debuggee)), None)
 
@@ -118,14 +120,14 @@ class Dispatch:
         if owner is None:
             raise NotWanted
         if owner is not holder:
-            holder.hand_over(worker, owner)
+            holder.lifecycle.hand_over(worker, owner.lifecycle)
         return owner.put_into
 
     def _assign(self, worker: Worker, holder: DebugSession) -> None:
         owner = self.owner(worker.debuggee)
         # A debuggee that only waits for its editor to come back goes to anybody who asks for all.
         if owner is not None and owner is not holder and owner.listens:
-            holder.hand_over(worker, owner)
+            holder.lifecycle.hand_over(worker, owner.lifecycle)
 
     async def known(self) -> list[Debuggee]:
         """Returns all debuggees that Ray lists now, with what they have said. Raises RaysideError."""
@@ -177,8 +179,8 @@ class Dispatch:
             holder = holders.get(debuggee.worker_id)
             if holder is None:
                 owner = self.owner(debuggee) if debuggee.worker_id not in self.visited else None
-                if owner is not None and owner.listens and owner.may_try(debuggee):
-                    owner.take(debuggee)
+                if owner is not None and owner.listens and owner.lifecycle.may_try(debuggee):
+                    owner.lifecycle.take(debuggee)
             else:
                 worker = holder.workers[debuggee.worker_id]
                 worker.described(debuggee)
@@ -186,7 +188,7 @@ class Dispatch:
                     self._assign(worker, holder)
         others = sorted({debuggee.user for debuggee in debuggees if not sees(self.user, debuggee.user)})
         for session in self.sessions:
-            session.miss(worker_ids)
+            session.lifecycle.miss(worker_ids)
             if others:
                 session.leave_out(others)
 

@@ -15,7 +15,7 @@ from rayside.relay.connection import PATIENCE
 from rayside.relay.editor import CurrentEditor, Editor
 from rayside.relay.fan_out import BackgroundTasks, Coalesced
 from rayside.relay.group_members import WhyEnded
-from rayside.relay.groups import GroupRequests, Groups
+from rayside.relay.groups import Groups
 from rayside.relay.masking import masked_breakpoint
 from rayside.relay.remote_calls import RemoteCalls
 from rayside.relay.schemas import NotDap, Refused, arguments_of
@@ -74,8 +74,8 @@ class EditorRequests:
         self._calls = calls
         self.outward = Translator(ids, lambda: configuration.paths).outward
         self._cluster_row = ClusterRow(workers, threads.rows, work, read_stacks)
-        self._groups = GroupRequests(
-            Groups(workers, threads, paths=lambda: configuration.paths, why_ended=why_ended, work=work)
+        self._groups = Groups(
+            workers, threads, paths=lambda: configuration.paths, why_ended=why_ended, work=work
         )
         self._all_rows = Coalesced(threads.rows.listed)
         # Those that evaluate, by editor and number of the request.
@@ -85,6 +85,7 @@ class EditorRequests:
             "cancel": self._cancel,
             "evaluate": self._evaluate,
             "focusTask": self._focus_task,
+            "group": self._group,
             "pause": self._pause,
             "setBreakpoints": self._set_breakpoints,
             "setExceptionBreakpoints": self._set_exception_breakpoints,
@@ -93,7 +94,6 @@ class EditorRequests:
             "threads": self._rows,
             **dict.fromkeys(_OF_NOTHING, self._of_frame),
             **dict.fromkeys(_RESUMING, self._resume),
-            **self._groups.handlers,
         }
 
     async def answer(self, editor: Editor, request: Message, arguments: Message) -> None:
@@ -201,6 +201,13 @@ class EditorRequests:
         )
 
     # --- all stopped tasks together ------------------------------------------------------
+
+    async def _group(self, editor: Editor, request: Message, arguments: Message) -> None:
+        answer = await self._groups.act(**arguments)
+        # As with the rows of all threads: of a thousand members it is long.
+        async with editor.turn:
+            editor.respond(request, answer)
+            await editor.taken()
 
     async def _evaluate(self, editor: Editor, request: Message, arguments: Message) -> None:
         if (answer_of_group := await self._groups.typed(arguments)) is not None:

@@ -12,7 +12,6 @@ from typing import Any
 
 from rayside.dap import group_commands
 from rayside.dap.channel import reason
-from rayside.dap.expressions import LONGEST
 from rayside.dap.framing import Message
 from rayside.dap.group_commands import (
     ACTIONS,
@@ -21,17 +20,15 @@ from rayside.dap.group_commands import (
     LATE,
     LEFT,
     MEMBERS,
-    MOST_WITHIN,
     RUNNING,
     STOPPED,
     UNKNOWN,
     WITHIN,
 )
 from rayside.errors import DebuggerGone, RequestFailed
-from rayside.relay.editor import Editor
 from rayside.relay.fan_out import ANSWERING, SILENT, BackgroundTasks
 from rayside.relay.group_members import FORMS, Member, Members, MemberStates, Outcome, Selector, WhyEnded
-from rayside.relay.schemas import Exact, NotDap, Number, Record, Refused, Rule, choice
+from rayside.relay.schemas import Refused
 from rayside.relay.source_files import Paths
 from rayside.relay.threads import StopOutcome, Threads
 from rayside.relay.worker import Worker, Workers
@@ -193,6 +190,10 @@ class GroupSteps:
         await self._threads.resume(worker, command, arguments, lambda _: None, unasked=True)
 
 
+_USAGE = (
+    "`@GROUP` shows who belongs, `@GROUP next`, `step`, `finish`, `continue` or `pause` moves them,"
+    f" a GROUP is {FORMS}, or an expression"
+)
 # The most groups of which the members are remembered.
 MOST = 30
 _NO_MORE = "its task has ended, or is another"
@@ -221,7 +222,7 @@ class Groups:
         # Who belonged when a group was last dealt with, by its expression and by worker_id.
         self._before: OrderedDict[str, dict[str, Member]] = OrderedDict()
 
-    async def act(self, group: str, action: str, within: int) -> Message:
+    async def act(self, group: str, action: str, within: int = WITHIN) -> Message:
         """Acts on all members.
 
         Args:
@@ -261,6 +262,21 @@ class Groups:
             "members": await self._states.of(outcomes, self._paths().local),
         }
 
+    async def typed(self, arguments: Message) -> str | None:
+        """Returns the answer to what was typed in a debug console; None where it is not about groups.
+
+        Raises Refused. In no language of a console a line begins with `@`, and is all there is.
+        """
+        text = arguments["expression"].strip()
+        if arguments.get("context") != "repl" or text[:1] != "@" or "\n" in text:
+            return None
+        command = group_commands.command(text)
+        if command is None:
+            raise Refused(_USAGE)
+        action = ACTIONS.get(command.word, MEMBERS)
+        answer = await self.act(command.group, action, command.within)
+        return "\n".join(group_commands.drawn(answer))
+
     async def _acted(self, action: str, members: Sequence[Member], within: int) -> list[Outcome]:
         if action == MEMBERS:
             return [Outcome(member, self._state(member)) for member in members]
@@ -287,56 +303,3 @@ class Groups:
             Outcome(member, ENDED) if member.worker.has_left else Outcome(member, LEFT, _NO_MORE)
             for member in gone
         ]
-
-
-_TEXT = Exact(LONGEST, trusted=True)
-_REQUEST_ACTIONS = choice(" ".join({*ACTIONS.values(), MEMBERS}))
-_USAGE = (
-    "`@GROUP` shows who belongs, `@GROUP next`, `step`, `finish`, `continue` or `pause` moves them,"
-    f" a GROUP is {FORMS}, or an expression"
-)
-
-
-class GroupRequests:
-    """Answers for one debug session."""
-
-    def __init__(self, all_groups: Groups) -> None:
-        self._groups = all_groups
-        self.handlers = {"group": self._group}
-
-    async def typed(self, arguments: Message) -> str | None:
-        """Returns the answer to what was typed in a debug console; None where it is not about groups.
-
-        Raises Refused. In no language of a console a line begins with `@`, and is all there is.
-        """
-        text = arguments["expression"].strip()
-        if arguments.get("context") != "repl" or text[:1] != "@" or "\n" in text:
-            return None
-        command = group_commands.command(text)
-        if command is None:
-            raise Refused(_USAGE)
-        action = ACTIONS.get(command.word, MEMBERS)
-        answer = await self._groups.act(command.group, action, command.within)
-        return "\n".join(group_commands.drawn(answer))
-
-    async def _group(self, editor: Editor, request: Message, arguments: Message) -> None:
-        known = _taken(
-            request,
-            *("group", "action"),
-            group=_TEXT,
-            action=_REQUEST_ACTIONS,
-            within=Number(1, MOST_WITHIN),
-        )
-        answer = await self._groups.act(known["group"], known["action"], known.get("within", WITHIN))
-        # As with the rows of all threads: of a thousand members it is long.
-        async with editor.turn:
-            editor.respond(request, answer)
-            await editor.taken()
-
-
-def _taken(request: Message, *needs: str, **fields: Rule) -> Message:
-    """Returns the arguments of a request as the rules take them. Raises Refused."""
-    try:
-        return Record(fields, frozenset(needs), strict=True).take(request.get("arguments") or {}, "")
-    except NotDap as error:
-        raise Refused(f"{request['command']}: {error}") from None

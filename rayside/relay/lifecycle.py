@@ -122,6 +122,7 @@ class Lifecycle:
     # --- found ---------------------------------------------------------------------------
 
     def may_try(self, debuggee: Debuggee) -> bool:
+        """Returns whether attaching to it has not failed too often for this editor."""
         return self._tries.may(debuggee)
 
     def take(self, debuggee: Debuggee) -> None:

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rayside import plain
+from rayside.dap.expressions import LONGEST
 from rayside.dap.framing import Message
+from rayside.dap.group_commands import ACTIONS, MEMBERS, MOST_WITHIN
 
 # The largest number that DAP lets an editor see.
 LARGEST = 2**31 - 1
@@ -272,6 +274,13 @@ REQUESTS: dict[str, Record] = {
         start=_NUMBER,
         count=_NUMBER,
         format=_FORMAT,
+    ),
+    # These are the relay's own.
+    "group": _arguments(
+        *("group", "action"),
+        group=Exact(LONGEST, trusted=True),
+        action=choice(" ".join([*ACTIONS.values(), MEMBERS])),
+        within=Number(1, MOST_WITHIN),
     ),
     # These say what debuggees are to stop at: the relay keeps that, and puts it into each of them.
     "setBreakpoints": _arguments(

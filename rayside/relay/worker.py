@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from enum import Enum, auto
+from functools import partial
 from typing import Any, Protocol
 
 from rayside.dap.client import Introduction, Origin
@@ -195,10 +196,7 @@ class Worker:
             await self._find_main_thread()
             await configure(self)
 
-        async def meet(origin: Origin) -> None:
-            await claims.meet(self, origin)
-
-        introduction = Introduction(claims.user, meet, children)
+        introduction = Introduction(claims.user, partial(claims.meet, self), children)
         await self.connection.attach(options, configure_debuggee, introduction)
 
     async def _find_main_thread(self) -> None:

@@ -197,8 +197,11 @@ def test_archives_and_a_package_without_init_are_sent_as_ray_takes_them(up: Rays
         source, module = tmp_path / "src", tmp_path / "helpers" / "calc.py"
         await client.attach(
             breakpoints={str(source / "train.py"): [{"line": 3}], str(module): [{"line": 3}]},
-            path_mappings=[{"localRoot": str(source), "remoteRoot": "."}],
-            options={"token": token, "job": job},
+            options={
+                "token": token,
+                "job": job,
+                "pathMappings": [{"localRoot": str(source), "remoteRoot": "."}],
+            },
             no_delay=False,
         )
         editor, seen = Session(client, patience=PATIENCE), []
