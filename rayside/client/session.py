@@ -14,8 +14,19 @@ from typing import Any, Protocol
 
 from rayside.client.breakpoints import Breakpoints
 from rayside.client.commands import Place
-from rayside.client.events import Ended, JobEnded, JobState, Lost, Notice, SessionEvent, Stop, stop_of
-from rayside.client.losses import busy, error_of, relay_gone
+from rayside.client.events import (
+    Ended,
+    JobEnded,
+    JobState,
+    Lost,
+    Notice,
+    SessionEvent,
+    Stop,
+    busy,
+    error_of,
+    relay_gone,
+    stop_of,
+)
 from rayside.dap.additions import ALWAYS, BUSY, EXITED, RESTART, TAKEN_OVER, WAITING
 from rayside.dap.client import Client
 from rayside.dap.framing import Message

@@ -13,15 +13,15 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from rayside.client import commands, group_view, listing
+from rayside.client import commands, listing
+from rayside.client.cluster_commands import Groups, Places
 from rayside.client.events import Ended, Notice, SessionEvent, Stop, stop_after
-from rayside.client.group_view import Groups
 from rayside.client.keyboard import line_editing, typed
-from rayside.client.places import Places
 from rayside.client.session import AttachOptions, JobWatch, Session
 from rayside.client.view import View
 from rayside.console import Console
 from rayside.dap.additions import ALWAYS, WATCH
+from rayside.dap.group_commands import ACTIONS
 from rayside.errors import (
     INTERRUPTED,
     DebuggerBusy,
@@ -134,7 +134,7 @@ class Terminal:
         name, rest = commands.parse(text)
         if not name:
             return
-        is_of_group = rest[:1] == "@" and name in group_view.WORDS
+        is_of_group = rest[:1] == "@" and name in ACTIONS
         repeats = text if is_of_group else name
         self._repeat = repeats if name in {*commands.STEPS, "list"} else ""
         view = self._view

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from rayside.dap import group_commands
@@ -128,29 +128,24 @@ class GroupSteps:
             return await self._arrive(member)
         if thread not in worker.stops:  # it goes on meanwhile
             return (ENDED if worker.has_left else RUNNING), ""
-        arrival = self._awaited_stops.expect(worker, thread)
-        try:
-            await self._resume(worker, thread, command)
-        except RequestFailed as error:
-            if thread in worker.stops:
-                self._awaited_stops.give_up(worker, thread)
-                return FAILED, worker.masks.text(error.message)
-        except DebuggerGone:
-            if worker.has_left:
-                self._awaited_stops.gone(worker)
-        return _STATES[await arrival]
+        return await self._arrive_after(self._resume(worker, thread, command), member)
 
     async def _arrive(self, member: Member) -> _State:
         return _STATES[await self._awaited_stops.expect(member.worker, member.thread)]
 
     async def _pause(self, member: Member) -> _State:
-        worker = member.worker
-        arrival = self._awaited_stops.expect(worker, None)
+        return await self._arrive_after(self._threads.pause(member.worker), member)
+
+    async def _arrive_after(self, request: Awaitable[None], member: Member) -> _State:
+        """Makes a request, and waits for the stop that it leads to."""
+        worker, thread = member.worker, member.thread
+        arrival = self._awaited_stops.expect(worker, thread)
         try:
-            await self._threads.pause(worker)
+            await request
         except RequestFailed as error:
-            self._awaited_stops.give_up(worker, None)
-            return FAILED, worker.masks.text(error.message)
+            if thread is None or thread in worker.stops:  # else it may stop all the same
+                self._awaited_stops.give_up(worker, thread)
+                return FAILED, worker.masks.text(error.message)
         except DebuggerGone:
             if worker.has_left:
                 self._awaited_stops.gone(worker)

@@ -66,8 +66,7 @@ class Lifecycle:
     ) -> None:
         self.keep_paused = False
         self._workers, self._holder, self._claims = workers, holder, claims
-        self._why_ended = why_ended
-        self._configuration = configuration
+        self._why_ended, self._configuration = why_ended, configuration
         self._threads, self._editor, self._work = threads, editor, work
         self._log, self._masking = log, masking
         self._options: Mapping[str, Any] = STOP_IN_USER_CODE
@@ -122,7 +121,7 @@ class Lifecycle:
     # --- found ---------------------------------------------------------------------------
 
     def may_try(self, debuggee: Debuggee) -> bool:
-        """Returns whether attaching to it has not failed too often for this editor."""
+        """Returns whether attaching has not failed too often for this editor."""
         return self._tries.may(debuggee)
 
     def take(self, debuggee: Debuggee) -> None:
@@ -225,9 +224,8 @@ class Lifecycle:
         if (user, worker.debuggee.job_id) in self._debuggers:
             return
         self._debuggers.add((user, worker.debuggee.job_id))
-        who = user or "somebody else"
-        if user and user == self._claims.user:
-            who = f"another debugger of {user}"
+        own = user and user == self._claims.user
+        who = f"another debugger of {user}" if own else user or "somebody else"
         self._editor.say(
             f"{worker.debuggee.title}: {who} debugs it. What they debug of that job comes here when they "
             "leave it."

@@ -1,4 +1,4 @@
-"""Sets, lists and removes breakpoints, for the terminal debugger's commands `break` and `clear`."""
+"""Commands of the terminal debugger that concern all tasks: breakpoints, and groups of tasks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from rayside.client import commands
 from rayside.client.session import Session
 from rayside.client.view import View
 from rayside.console import Console
+from rayside.dap.group_commands import ACTIONS, MEMBERS, MOST_WITHIN, drawn, target
 from rayside.errors import InvalidArgument
 from rayside.event_loop import Call
 from rayside.plain import counted
+
+# Seconds that the relay may take beyond those that it waits for a group: it asks before and after.
+_ASKING = 30.0
 
 
 class Places:
@@ -42,3 +46,37 @@ class Places:
         with suppress(InvalidArgument):
             return self._view.frame.path
         return str(Path("_").absolute())
+
+
+class Groups:
+    """Shows groups, and has the relay move them."""
+
+    def __init__(self, session: Session, console: Console, call: Call) -> None:
+        self._session, self._console, self._call = session, console, call
+
+    def show(self, rest: str) -> None:
+        """Shows who belongs, for `group @GROUP`. Raises InvalidArgument."""
+        if not rest.removeprefix("@"):
+            raise InvalidArgument("no group is named", hint="`group @ranks`, or `group @ray.rank > 3`")
+        self._act(rest.removeprefix("@"), MEMBERS, 1)
+
+    def move(self, word: str, rest: str) -> frozenset[str]:
+        """Does what a word of ACTIONS says with a group, `@GROUP [within S]`; waits until that is done.
+
+        Returns the workers of whom it has told what became of them.
+        """
+        command = target(rest)
+        if command is None:
+            raise InvalidArgument(
+                f"not a group: {rest}".removesuffix(": "),
+                hint=f"`{word} @ranks`, or `{word} @ranks within 60`, of at most {MOST_WITHIN} s",
+            )
+        return self._act(command.group, ACTIONS[word], command.within)
+
+    def _act(self, group: str, action: str, within: int) -> frozenset[str]:
+        arguments = {"group": group, "action": action, "within": within}
+        request = self._session.client.request("group", arguments, timeout=within + _ASKING)
+        answer = self._call(request)
+        for row in drawn(answer):
+            self._console.result(row)
+        return frozenset(row["workerId"] for row in answer["members"])
