@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -12,6 +13,8 @@ from rayside.errors import DebuggerGone, RequestFailed
 from rayside.relay.debuggee import Debuggee
 from rayside.relay.editor import CurrentEditor
 from rayside.relay.schemas import Rule
+from rayside.relay.worker import Worker
+from rayside.worker.evaluated.thread_stacks import stacks
 
 # Seconds that an editor waits for debuggees' answers; what comes later is told by events.
 FAN_OUT = 0.7
@@ -105,6 +108,21 @@ def taken(text: object, rule: Rule, longest: int) -> Answer:
     except (ValueError, RecursionError):  # NotDap is one
         return STRANGE
     return answer
+
+
+# The most characters of a debuggee's stacks (thread_stacks.py there sends up to 8,000 frames).
+_LONGEST_STACKS = 2_000_000
+
+
+async def read_stacks(worker: Worker, rule: Rule, timeout: float) -> Answer:
+    """Returns what a debuggee says within so many seconds, as `stacks_rule` takes it. Raises DebuggerGone."""
+    if not worker.connection.has_package:
+        return LACKS
+    began = time.monotonic()
+    text = await worker.connection.ask(timeout, stacks)
+    if text is None and time.monotonic() - began >= timeout:
+        return SILENT
+    return taken(text, rule, _LONGEST_STACKS)
 
 
 def row(debuggee: Debuggee, thread: str) -> Message:

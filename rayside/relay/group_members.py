@@ -18,9 +18,9 @@ from rayside.errors import DebuggerGone, RaysideError, RequestFailed
 from rayside.plain import line
 from rayside.relay.connection import SOON
 from rayside.relay.debuggee import Debuggee
-from rayside.relay.fan_out import ANSWERING, BackgroundTasks, row, taken, together
+from rayside.relay.fan_out import ANSWERING, BackgroundTasks, read_stacks, row, taken, together
+from rayside.relay.messages import Frame, stacks_rule
 from rayside.relay.schemas import LARGEST, Number, Refused, Rule, Text, record
-from rayside.relay.stack_tree import Frame, read_stacks, rule_of
 from rayside.relay.worker import Worker, Workers
 from rayside.worker.evaluated.scope import OF_PROCESS, of_process
 
@@ -233,7 +233,7 @@ class MemberStates:
             `[{...the member's row, "state", "why", "place": {"file", "line", "function"} or None, "own": the
             same of the user's innermost frame, where that is another, or None}]`.
         """
-        rule = rule_of(local)
+        rule = stacks_rule(local)
         ended = [outcome for outcome in outcomes if outcome.state == ENDED][:_MOST_ASKED]
         asked = {
             self._work.start(self._read(outcome, rule, local, asks=outcome in ended)): outcome

@@ -10,6 +10,9 @@ Source: https://microsoft.github.io/debug-adapter-protocol/specification
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from rayside.dap.framing import Message
 from rayside.relay.schemas import (
     Exact,
@@ -29,6 +32,9 @@ from rayside.worker.evaluated.held_calls import EVENT as REMOTE_CALL
 from rayside.worker.evaluated.held_calls import MOST_FRAMES
 from rayside.worker.evaluated.prints import EVENT as PRINTED
 from rayside.worker.evaluated.reached import EVENT as REACHED
+from rayside.worker.evaluated.thread_stacks import LONGEST as LONGEST_NAME
+from rayside.worker.evaluated.thread_stacks import MOST as MOST_THREADS
+from rayside.worker.evaluated.thread_stacks import MOST_FRAMES as MOST_FRAMES_SHOWN
 from rayside.worker.handshake import AUTHORIZE, CHALLENGE, DEBUG, LONGEST_USER
 
 # The longest message of a debuggee that is taken, in bytes: it may hold a value that is copied whole. A list
@@ -264,3 +270,73 @@ def response(command: str, message: Message) -> Message:
         return {"success": True, "body": rule.take({} if body is None else body, "")}
     except NotDap as error:
         return {"success": False, "message": f"what the debuggee answered to `{command}` is not DAP: {error}"}
+
+
+# The most files in all answers of stacks, of each of which is looked up whether the editor has it.
+_FILES = 1_000
+_SHORT = Text(LONGEST_NAME)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Frame of a stack.
+
+    Attributes:
+        file: the path that the editor has for it, where it is `local`; else the one that the process says.
+        own: whether it is of the user's code.
+    """
+
+    file: str
+    local: bool
+    line: int
+    function: str
+    own: bool
+
+
+class _FrameRule:
+    """Takes a frame as thread_stacks.py sends it; each one once, for a thousand processes have the same."""
+
+    def __init__(self, local: Callable[[str], str | None]) -> None:
+        self._local = local
+        self._known: dict[tuple[object, ...], Frame] = {}
+        self._files: dict[str, str | None] = {}
+
+    def take(self, value: object, place: str) -> Frame:
+        """Returns the frame with the editor's path. Raises NotDap."""
+        if not isinstance(value, list):
+            raise NotDap(f"`{place}` has to be a list")
+        key = tuple(value)
+        try:
+            if key not in self._known:
+                file, line, function, own = key
+                shown = _SHORT.take(file, place)
+                local = self._local_of(file, shown)
+                self._known[key] = Frame(
+                    local or shown,
+                    local is not None,
+                    _NUMBER.take(line, place),
+                    _SHORT.take(function, place),
+                    _FLAG.take(own, place),
+                )
+            return self._known[key]
+        except (TypeError, ValueError) as error:
+            raise NotDap(f"`{place}` is no frame") from error
+
+    def _local_of(self, file: str, shown: str) -> str | None:
+        # What would be shown as another path than it is, is no file of the editor's.
+        if file != shown or (file not in self._files and len(self._files) >= _FILES):
+            return None
+        if file not in self._files:
+            self._files[file] = self._local(file)
+        return self._files[file]
+
+
+def stacks_rule(local: Callable[[str], str | None]) -> Rule:
+    """Returns what takes a debuggee's answer; `local` returns the editor's path for its own."""
+    thread = record(
+        *("name", "stopped", "frames"),
+        name=_SHORT,
+        stopped=_FLAG,
+        frames=Many(_FrameRule(local), MOST_FRAMES_SHOWN + 1),  # one says how many were left out
+    )
+    return record("threads", threads=Many(thread, MOST_THREADS), more=_NUMBER)

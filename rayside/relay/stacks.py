@@ -1,4 +1,4 @@
-"""Stack dump of all processes of a job, merged; nothing is stopped, and nothing resumes.
+"""Stack dump of all processes of a job, merged to a tree; nothing is stopped, and nothing resumes.
 
 A debuggee that a session holds is asked there. Each other one is visited: the relay connects, asks before it
 says that it is configured, and leaves. So no `breakpoint()` stops for it, nothing that waits for a debugger
@@ -8,7 +8,11 @@ is let go, and nobody is taken over (docs/adr/0032-stacks-are-read-on-a-visit.md
 from __future__ import annotations
 
 import asyncio
+import json
 import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from rayside.dap.client import STOP_IN_USER_CODE, AlreadyDebugged, Origin
@@ -19,13 +23,136 @@ from rayside.relay.connection import ATTACHING
 from rayside.relay.debug_session import DebugSession
 from rayside.relay.debuggee import AttachTries, Debuggee
 from rayside.relay.dispatch import Dispatch
-from rayside.relay.fan_out import ANSWERING, GONE, LOOKING, SILENT, Answer, BackgroundTasks, together
+from rayside.relay.fan_out import (
+    ANSWERING,
+    GONE,
+    LOOKING,
+    SILENT,
+    Answer,
+    BackgroundTasks,
+    read_stacks,
+    together,
+)
 from rayside.relay.lifecycle import CLOSING, settling
+from rayside.relay.messages import Frame, stacks_rule
 from rayside.relay.schemas import Refused, Rule
 from rayside.relay.source_files import Files, Paths
-from rayside.relay.stack_tree import Thread, merged, read_stacks, rule_of
 from rayside.relay.worker import Configure, NotWanted, Worker
 from rayside.worker.evaluated.thread_stacks import LONGEST
+
+# The most characters of a tree in JSON: an editor that leaves more than 16 MiB unread is dropped (editor.py).
+MOST = 8_000_000
+# The characters of a node, and of a thread at its end, but for the names in them.
+_NODE, _HERE = 160, 80
+# Where one branch has this share of a fork's threads or more, the others are the odd ones.
+_CROWD = 0.75
+
+
+@dataclass(frozen=True)
+class Thread:
+    """Thread, or asyncio task, of one process, and what it does.
+
+    Attributes:
+        worker_id, title: those of its process.
+        name: its own.
+        stopped: whether it is stopped in a debugger.
+        frames: the outermost first.
+    """
+
+    worker_id: str
+    title: str
+    name: str
+    stopped: bool
+    frames: Sequence[Frame]
+
+
+@dataclass
+class Node:
+    """Function that threads have called in the same way: by the functions above it.
+
+    Attributes:
+        lines: how many threads are at each line.
+        here: the threads of which it is the innermost frame, each with its line.
+        calls: what is called from here, by file and function.
+    """
+
+    file: str = ""
+    local: bool = False
+    function: str = ""
+    own: bool = False
+    threads: int = 0
+    workers: set[str] = field(default_factory=set)
+    lines: Counter[int] = field(default_factory=Counter)
+    here: list[tuple[Thread, int]] = field(default_factory=list)
+    calls: dict[tuple[str, str], Node] = field(default_factory=dict)
+
+    def add(self, thread: Thread) -> int:
+        """Adds a thread's stack; returns about how many characters of JSON the tree has more of it."""
+        node, cost = self, 0
+        for frame in thread.frames:
+            key = frame.file, frame.function
+            if key not in node.calls:
+                node.calls[key] = Node(frame.file, frame.local, frame.function, frame.own)
+                cost += _NODE + len(json.dumps(key))
+            node = node.calls[key]
+            node.threads += 1
+            node.workers.add(thread.worker_id)
+            node.lines[frame.line] += 1
+        if node is not self:
+            node.here.append((thread, thread.frames[-1].line))
+            cost += _HERE + len(json.dumps([thread.worker_id, thread.title, thread.name]))
+        return cost
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Returns what is called from here, as data; the most threads first."""
+        nodes = sorted(self.calls.values(), key=lambda node: (-node.threads, node.file, node.function))
+        everything = sum(node.threads for node in nodes) + len(self.here)
+        most = nodes[0].threads if nodes else 0
+        crowded = everything > 2 and most / everything >= _CROWD
+        return [node._row(odd=crowded and node is not nodes[0]) for node in nodes]
+
+    def _row(self, odd: bool) -> dict[str, Any]:
+        return {
+            "function": self.function,
+            "file": self.file,
+            "local": self.local,
+            "own": self.own,
+            "lines": [[line, count] for line, count in self.lines.most_common()],
+            "threads": self.threads,
+            "processes": len(self.workers),
+            "odd": odd,
+            "here": [
+                {
+                    "worker_id": thread.worker_id,
+                    "task": thread.title,
+                    "thread": thread.name,
+                    "stopped": thread.stopped,
+                    "line": line,
+                }
+                for thread, line in self.here
+            ],
+            "calls": self.rows(),
+        }
+
+
+def merged(threads: Iterable[Thread], most: int = MOST) -> tuple[list[dict[str, Any]], int]:
+    """Merges stacks to a tree of about `most` characters of JSON.
+
+    Returns:
+        The tree, as data, and the number of threads that are in it: the first ones. The tree is a list of
+        `{"function", "file", "local": bool, "own": bool, "lines": [[line, threads]], "threads", "processes",
+        "odd": bool, "here": [{"worker_id", "task", "thread", "stopped": bool, "line"}],
+        "calls": [the same]}`, the outermost function first. `odd`: a few threads do this where most do
+        something else.
+    """
+    root, number = Node(), 0
+    for thread in threads:
+        if most <= 0:
+            break
+        most -= root.add(thread)
+        number += 1
+    return root.rows(), number
+
 
 # So many are visited at once: of a thousand at once each would answer late.
 _VISITS = 64
@@ -67,7 +194,7 @@ class Stacks:
             raise Refused(f"Ray did not answer within {LOOKING:g} s") from None
         except RaysideError as error:
             raise Refused(error.message) from error
-        rule = rule_of(paths.local)
+        rule = stacks_rule(paths.local)
         asked: dict[asyncio.Future[Answer | None], Debuggee] = {
             asyncio.ensure_future(self._ask(debuggee, session, rule)): debuggee
             for debuggee in known

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from rayside.dap.drawn_stacks import drawn
-from rayside.relay.stack_tree import Frame, Thread, merged
+from rayside.relay.messages import Frame
+from rayside.relay.stacks import Thread, merged
 
 
 def thread(number: int, *frames: str, name: str = "MainThread", stopped: bool = False) -> Thread:
