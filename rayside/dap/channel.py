@@ -88,18 +88,15 @@ class Channel(asyncio.Protocol):
         dialling = asyncio.get_running_loop().create_connection(
             lambda: cls(name=name, on_event=on_event, tables=tables), host, port
         )
+        hint = "The task has probably ended; see which tasks are paused with ./invokew breakpoints."
         try:
             _, channel = await asyncio.wait_for(dialling, timeout)
         except (OSError, asyncio.TimeoutError) as error:
-            raise DebuggerGone(
-                f"no debugger answers at {name}: {str(error) or 'no answer in time'}",
-                hint="The task has probably ended; see which tasks are paused with ./invokew breakpoints.",
-            ) from error
+            why = str(error) or "no answer in time"
+            raise DebuggerGone(f"no debugger answers at {name}: {why}", hint=hint) from error
         if isinstance(channel._refused, OSError):
-            raise DebuggerGone(
-                f"the debugger at {name} closed the connection at once",
-                hint="The task has probably ended; see which tasks are paused with ./invokew breakpoints.",
-            ) from channel._refused
+            why = f"the debugger at {name} closed the connection at once"
+            raise DebuggerGone(why, hint=hint) from channel._refused
         if channel._refused is not None:
             raise channel._refused
         return channel

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from rayside.dap.framing import Message
-from rayside.relay.breakpoints import Breakpoint, Result
+from rayside.relay.breakpoints import Breakpoint, Result, text_of
 
 # debugpy needs no tracing for this filter: Ray's post-mortem asks pydevd whether it stops at `uncaught`.
 _UNCAUGHT = "uncaught"
@@ -52,23 +51,25 @@ class ExceptionFilters:
 
     @classmethod
     def of(cls, arguments: Message) -> ExceptionFilters:
-        """Reads the arguments of `setExceptionBreakpoints`; the verdict says what is not understood."""
+        """Reads the arguments of `setExceptionBreakpoints`, as `REQUESTS` has them.
+
+        The verdict says what is not understood.
+        """
         names: dict[str, None] = {}
         conditions: dict[str, FilterCondition] = {}
         options: list[Message] = []
         verdicts: list[Message | FilterCondition] = []
-        for name in _list(arguments, "filters"):
-            if known := isinstance(name, str) and name in _MODES:
+        for name in arguments.get("filters", []):
+            if name in _MODES:
                 names[name] = None
-            verdicts.append(_verdict("" if known else _unknown(name)))
-        for option in _list(arguments, "filterOptions"):
-            name = option.get("filterId") if isinstance(option, dict) else None
-            if not isinstance(name, str) or name not in _MODES:
+            verdicts.append(_verdict("" if name in _MODES else _unknown(name)))
+        for option in arguments.get("filterOptions", []):
+            name, condition = option.get("filterId"), text_of(option, "condition")
+            if name not in _MODES:
                 verdicts.append(_verdict(_unknown(name)))
                 continue
-            condition = option.get("condition")
-            if isinstance(condition, str) and condition.strip() and name not in names:
-                filter_ = FilterCondition(name, condition.strip())
+            if condition and name not in names:
+                filter_ = FilterCondition(name, condition)
                 if filter_.problem:
                     verdicts.append(_verdict(filter_.problem))
                     continue
@@ -77,10 +78,11 @@ class ExceptionFilters:
             else:
                 verdicts.append(_verdict(""))
             names[name] = None
-        for option in _list(arguments, "exceptionOptions"):
-            problem = _problem(option)
+        for option in arguments.get("exceptionOptions", []):
+            path = option.get("path") or [{"names": [_ALL]}]
+            problem = _problem(option, path)
             if not problem:
-                options.append({**option, "path": option.get("path") or [{"names": [_ALL]}]})
+                options.append({**option, "path": path})
             verdicts.append(_verdict(problem))
         return cls(tuple(names), conditions, tuple(options), tuple(verdicts))
 
@@ -122,20 +124,14 @@ class ExceptionFilters:
         }
 
 
-def _problem(option: Any) -> str:
-    if not isinstance(option, dict) or option.get("breakMode") not in ("never", *_MODES.values()):
+def _problem(option: Message, path: Sequence[Message]) -> str:
+    if "breakMode" not in option:
         return "An exception option has a breakMode: never, always, unhandled or userUnhandled."
-    path = option.get("path") or [{"names": [_ALL]}]
-    if not isinstance(path, list) or not all(_is_segment(segment) for segment in path):
+    if not all(segment.get("names") for segment in path):
         return "The path of an exception option is a list of objects with names."
     if _ALL not in path[0]["names"] or any(segment.get("negate") for segment in path):
         return f"The path of an exception option begins with {_ALL!r}, and names what is stopped at."
     return ""
-
-
-def _is_segment(segment: Any) -> bool:
-    names = segment.get("names") if isinstance(segment, dict) else None
-    return isinstance(names, list) and bool(names) and all(isinstance(name, str) for name in names)
 
 
 def _unknown(name: object) -> str:
@@ -144,8 +140,3 @@ def _unknown(name: object) -> str:
 
 def _verdict(problem: str) -> Message:
     return {"verified": False, "message": problem} if problem else {"verified": True}
-
-
-def _list(arguments: Message, name: str) -> list[Any]:
-    value = arguments.get(name)
-    return value if isinstance(value, list) else []

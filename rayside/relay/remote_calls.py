@@ -21,7 +21,7 @@ from weakref import WeakSet
 from rayside.dap.framing import Message
 from rayside.errors import DebuggerGone, RequestFailed
 from rayside.plain import line
-from rayside.relay.connection import PATIENCE, SOON
+from rayside.relay.connection import SOON
 from rayside.relay.connection import call as expression_of
 from rayside.relay.debuggee import Stop
 from rayside.relay.fan_out import BackgroundTasks
@@ -179,23 +179,9 @@ class RemoteCalls:
 
         A thread that has stepped into a call itself is held back for a while, for the stop of its task.
         """
-        await self._ask_task(worker, thread)
-        await self._let_task_stop_first(worker, thread)
-
-    async def _ask_task(self, worker: Worker, thread: int) -> None:
         stop = worker.stops.get(thread)
-        if stop is None or worker not in self._ran:
-            return
-        top = {"threadId": thread, "levels": 1}
-        with contextlib.suppress(RequestFailed, DebuggerGone, LookupError, TypeError):
-            body = await worker.connection.client.request("stackTrace", top, timeout=PATIENCE)
-            frame = body["stackFrames"][0]["id"]
-            task = await worker.connection.literal(
-                expression_of(task_starts.task_id), frame, timeout=PATIENCE
-            )
-            stop.task_id = task if isinstance(task, str) else ""
-
-    async def _let_task_stop_first(self, worker: Worker, thread: int) -> None:
+        if stop is not None and worker in self._ran:
+            stop.task_id = await worker.text_at(thread, expression_of(task_starts.task_id))
         call = self._steps.pop((worker, thread), None)
         if call is None:
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -248,21 +249,21 @@ class Worker:
         if stop is None or self.debuggee.driver or self.debuggee.parent:
             await self.masks.learn()
             return
-        name, _ = await asyncio.gather(self._task(thread), self.masks.learn())
-        if isinstance(name, str) and name:
+        question = call(reached.task) if self.connection.has_package else _TASK
+        name, _ = await asyncio.gather(self.text_at(thread, question), self.masks.learn())
+        if name:
             stop.task = name
             self.debuggee = replace(self.debuggee, task=name)
 
-    async def _task(self, thread: int) -> object:
-        """Returns a stopped thread's answer for its task; None for no answer."""
+    async def text_at(self, thread: int, expression: str) -> str:
+        """Returns a text that a stopped thread's innermost frame gives; empty for no answer, or another."""
         top = {"threadId": thread, "levels": 1}
-        question = call(reached.task) if self.connection.has_package else _TASK
-        try:
+        with contextlib.suppress(RequestFailed, DebuggerGone, LookupError, TypeError):
             body = await self.connection.client.request("stackTrace", top, timeout=PATIENCE)
             frame = body["stackFrames"][0]["id"]
-            return await self.connection.literal(question, frame, timeout=PATIENCE)
-        except (RequestFailed, DebuggerGone, LookupError, TypeError):
-            return None
+            answer = await self.connection.literal(expression, frame, timeout=PATIENCE)
+            return answer if isinstance(answer, str) else ""
+        return ""
 
     def described_at(self, thread: int) -> Debuggee:
         """Returns its debuggee as a stopped thread knows it: threads of an actor run tasks of their own."""
