@@ -238,8 +238,7 @@ class Relay:
 
     async def _who_debugs(self, editor: Editor, request: Message, arguments: Message) -> None:
         """Answers whom `attach` with the same `job` would take over from."""
-        if not self._admits(editor, arguments):
-            raise Refused("`debugger` needs the token")
+        self._require_token(editor, request, arguments)
         session = await self._session_for(job_of(arguments), self._everyone(arguments))
         debugged = await self._debugged(session)
         editor.respond(request, {"debugger": None if debugged is None else debugged.busy()})
@@ -299,6 +298,10 @@ class Relay:
         editor.admitted = editor.admitted or right
         return right
 
+    def _require_token(self, editor: Editor, request: Message, arguments: Message) -> None:
+        if self._session_of(editor) is None and not self._admits(editor, arguments):
+            raise Refused(f"`{request['command']}` needs the token")
+
     async def _disconnect(self, editor: Editor, request: Message, arguments: Message) -> None:
         # This ignores `terminateDebuggee`: a worker that is killed has its task run again.
         if (session := self._session_of(editor)) is not None:
@@ -310,33 +313,31 @@ class Relay:
         raise Refused(REFUSED[request["command"]])
 
     async def _paused_tasks(self, editor: Editor, request: Message, arguments: Message) -> None:
-        if self._session_of(editor) is None and not self._admits(editor, arguments):
-            raise Refused("`pausedTasks` needs the token")
+        self._require_token(editor, request, arguments)
         everyone = self._everyone(arguments)
         editor.respond(request, await self._dispatch.paused_tasks(everyone=everyone))
 
     async def _ask_all(self, editor: Editor, request: Message, arguments: Message) -> None:
-        """Answers of the editor's session, else of the one for the job that it names."""
+        """Answers what all processes of a session's jobs do (`stacks`), or have (`compare`).
+
+        It is the editor's session, else the one for the job that it names.
+        """
+        self._require_token(editor, request, arguments)
         session = self._session_of(editor)
         if session is None:
-            if not self._admits(editor, arguments):
-                raise Refused(f"`{request['command']}` needs the token")
             session = await self._session_for(job_of(arguments), self._everyone(arguments))
-        editor.respond(request, await self._asked(request["command"], session, editor, arguments))
-
-    async def _asked(
-        self, command: str, session: DebugSession, editor: Editor, arguments: Message
-    ) -> Message:
-        """Returns what all processes of a session's jobs do (`stacks`), or have (`compare`)."""
-        if command == "stacks":
-            paths = session.paths if session.has(editor) else session.paths_for(arguments)
-            return await self._stacks.of(session, paths)
         expression = arguments.get("expression")
-        if session.has(editor):
-            return await session.requests.compare(editor, expression)
-        workers = [worker for each in self.sessions for worker in each.workers.attached]
-        asked = [worker for worker in workers if session.is_for(worker.debuggee)]
-        return await compared(expression, asked, self._work, lambda: self._dispatch.waiting_for(session))
+        if request["command"] == "stacks":
+            paths = session.paths if session.has(editor) else session.paths_for(arguments)
+            answer = await self._stacks.of(session, paths)
+        elif session.has(editor):
+            answer = await session.requests.compare(editor, expression)
+        else:
+            workers = [worker for each in self.sessions for worker in each.workers.attached]
+            asked = [worker for worker in workers if session.is_for(worker.debuggee)]
+            waiting = self._dispatch.waiting_for
+            answer = await compared(expression, asked, self._work, lambda: waiting(session))
+        editor.respond(request, answer)
 
 
 def allow_many_files() -> None:

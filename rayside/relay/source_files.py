@@ -320,7 +320,7 @@ class Files:
                 return reading.result()
         reading = asyncio.ensure_future(_read(connection, path))
         self._read[key] = (time.monotonic(), reading)
-        # Where it fails, who asks next asks anew; who asked first may be gone by then.
+        # A read that has failed is done again for the next request; nobody may wait for this one any more.
         reading.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(reading)
 

@@ -23,7 +23,7 @@ from typing import Any
 
 EVENT = "raysideReached"
 # Conditions call `reached` by this name, which is found from everywhere, and short, for it is compiled anew
-# with each hit. The relay writes it, too (stop_points.py).
+# with each hit. The relay writes it, too (breakpoints.py).
 NAME = "__rayside__"
 # Seconds that a thread waits for the relay; without an answer it runs on.
 PATIENCE = 5.0

@@ -20,7 +20,7 @@ from . import entering
 
 # CMD_SET_BREAK and others, in pydevd's constants.
 _BREAKPOINT, _RUNNING, _SUSPENDED, _NOT_STEPPING = 111, 1, 2, -1
-_CALL = re.compile(r"__rayside__\((\d+)\)\Z")  # what the relay gives as a condition: stop_points.py
+_CALL = re.compile(r"__rayside__\((\d+)\)\Z")  # what the relay gives as a condition: breakpoints.py
 
 # The most bytes from the first instruction of what is compiled in to its last call (inserted.py).
 _LONGEST_CALL = 200
