@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from rayside.dap.additions import BUSY, DEBUGGER_LEFT, RELAY_ENDING, TAKEN_OVER
 from rayside.dap.framing import Message
 from rayside.plain import some_of
-from rayside.relay.attach_request import mappings_of, options_of
+from rayside.relay.capabilities import mappings_of, options_of
 from rayside.relay.config import Masking
 from rayside.relay.configuration import Configuration
 from rayside.relay.debuggee import Debuggee, Discovery

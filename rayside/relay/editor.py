@@ -15,7 +15,7 @@ from typing import Any
 from rayside.dap.additions import BEAT, LEFT, RESTART, RESTARTS, TICKET
 from rayside.dap.framing import Decoder, FramingError, Message, encode
 from rayside.plain import line
-from rayside.relay.attach_request import Presence
+from rayside.relay.capabilities import Presence
 
 # The longest request, in bytes. An editor sends no source text; the longest is a condition or an expression.
 LONGEST_REQUEST = 8 * 1024 * 1024

@@ -9,8 +9,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from rayside.errors import RequestFailed
 from rayside.plain import line
 from rayside.relay.breakpoints import Breakpoint, FunctionBreakpoint, LineBreakpoint, Result
+from rayside.relay.capabilities import ExceptionFilters
 from rayside.relay.connection import DETACHING, SOON, Connection, Tracing
-from rayside.relay.exception_filters import ExceptionFilters
 from rayside.relay.source_files import File, Files, Lines
 from rayside.worker.evaluated import by_value, exceptions, functions, own_files, prints, reached, task_starts
 

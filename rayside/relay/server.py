@@ -17,7 +17,7 @@ from typing import Any
 from rayside.dap.additions import ALWAYS, ASK, AWAY, EVERY, TICKET, UNHEARD, WATCH
 from rayside.dap.framing import Message
 from rayside.errors import DebuggerGone, RaysideError, RequestFailed
-from rayside.relay.attach_request import CAPABILITIES, REFUSED, Presence, job_of, take_over_of
+from rayside.relay.capabilities import CAPABILITIES, REFUSED, Presence, job_of, take_over_of
 from rayside.relay.comparison import compared
 from rayside.relay.config import UNSET, Masking, digest_of
 from rayside.relay.debug_session import DebugSession

@@ -25,7 +25,7 @@ from rayside.reach import editor_connection
 from rayside.reach.editor_connection import EditorConnection, Way
 from rayside.reach.editor_state import Exchange, answer, end, is_relay_ending, waiting
 from rayside.reach.patience import Pace, Patience
-from rayside.relay.attach_request import Presence
+from rayside.relay.capabilities import Presence
 
 
 def request(seq: int, command: str, **arguments: Any) -> Message:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rayside.relay.breakpoints import WITHIN, FunctionBreakpoint, Gather, HitCondition, LineBreakpoint
+from rayside.relay.capabilities import ExceptionFilters
 from rayside.relay.configuration import Desired
-from rayside.relay.exception_filters import ExceptionFilters
 from rayside.worker.evaluated.reached import PATIENCE
 
 ALL = [{"names": ["Python Exceptions"]}]
