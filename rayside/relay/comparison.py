@@ -271,7 +271,7 @@ async def _evaluated(worker: Worker, thread: int, expression: str) -> Answer:
     body = await connection.client.request(
         "stackTrace", {"threadId": thread, "levels": _FRAMES}, timeout=ANSWERING
     )
-    frames = [frame for frame in body.get("stackFrames") or [] if isinstance(frame.get("id"), int)]
+    frames = body.get("stackFrames", [])
     # Those of libraries are shown as subtle, where they are shown.
     users = [frame for frame in frames if frame.get("presentationHint") != "subtle"]
     if not frames:

@@ -306,8 +306,7 @@ async def _name(worker: Worker, thread: int | None) -> str:
     if thread is None or thread == worker.main_thread:
         return "MainThread"
     body = await worker.connection.client.request("threads", timeout=ANSWERING)
-    rows: Iterable[Message] = body.get("threads") or []
-    return next((str(row.get("name", "")) for row in rows if row.get("id") == thread), "")
+    return next((row.get("name", "") for row in body.get("threads", []) if row["id"] == thread), "")
 
 
 def _place(frame: Frame) -> Message:

@@ -192,10 +192,8 @@ class Installed:
         self._by_value[path] = lines
         return True
 
-    def hit(self, ids: object) -> list[int]:
+    def hit(self, ids: Sequence[int]) -> list[int]:
         """Returns the ids of the editor's breakpoints for debugpy's."""
-        if not isinstance(ids, list):
-            return []
         known = [*self._set_functions, *(pair for pairs in self._set.values() for pair in pairs)]
         return [breakpoint_.id for inner, breakpoint_ in known if inner in ids]
 

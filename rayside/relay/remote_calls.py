@@ -14,7 +14,7 @@ import copy
 import itertools
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from weakref import WeakSet
 
@@ -205,7 +205,7 @@ class RemoteCalls:
         self,
         worker: Worker,
         thread: int | None,
-        arguments: Mapping[str, object],
+        arguments: Message,
         body: Message,
         outward: Callable[[Worker, Message], Message],
     ) -> Message:
@@ -221,7 +221,7 @@ class RemoteCalls:
         frames = body.get("stackFrames")
         if call is None or not isinstance(frames, list):
             return body
-        start, levels = (_number(arguments.get(name)) for name in ("startFrame", "levels"))
+        start, levels = arguments.get("startFrame", 0), arguments.get("levels", 0)
         own = body.get("totalFrames", start + len(frames))
         end = start + levels if levels else own + len(call.frames)
         below = [
@@ -240,7 +240,3 @@ class RemoteCalls:
             return self._ids.inner(frame, "frame")[1] < 0
         except UnknownId:
             return False
-
-
-def _number(value: object) -> int:
-    return max(value, 0) if isinstance(value, int) else 0

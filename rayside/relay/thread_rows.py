@@ -157,14 +157,13 @@ class OtherThreads:
             body = await worker.connection.client.request("threads", timeout=PATIENCE)
         except (RequestFailed, DebuggerGone):
             return
-        names = {
-            row["id"]: str(row.get("name", ""))
-            for row in body.get("threads") or []
-            if isinstance(row.get("id"), int)
-            and (self.shows_all or not _NOT_USERS.fullmatch(str(row.get("name", ""))))
-        }
         before = worker.others
-        rows = [item for item in names.items() if item[0] not in worker.stops]
+        names = {row["id"]: row.get("name", "") for row in body.get("threads", [])}
+        rows = [
+            (thread, name)
+            for thread, name in names.items()
+            if thread not in worker.stops and (self.shows_all or not _NOT_USERS.fullmatch(name))
+        ]
         self._keep(worker, dict(rows[: max(min(MOST_OTHERS, self._room(worker)), 0)]))
         for thread in before:
             if thread not in worker.others and thread not in worker.stops:
@@ -240,7 +239,7 @@ class ClusterRow:
         An editor evaluates where it has a frame: in the first. Below it are the stacks of all processes,
         merged to a tree; who wants the first frame alone does not wait for them.
         """
-        start, levels = max(arguments.get("startFrame") or 0, 0), max(arguments.get("levels") or 0, 0)
+        start, levels = arguments.get("startFrame", 0), arguments.get("levels", 0)
         frames = [self._frame(0, {"name": CLUSTER_FRAME})]
         if (start, levels) == (0, 1):
             return {"stackFrames": frames, "totalFrames": _MOST_FRAMES}

@@ -222,7 +222,7 @@ class Threads:
             ray[CALLED_BY] = self.rows.number(call.caller, call.thread)
         body = {name: value for name, value in stop.items() if name != "hitBreakpointIds"}
         body = worker.masks.event(body)
-        if hit := worker.installed.hit(stop.get("hitBreakpointIds")):
+        if hit := worker.installed.hit(stop.get("hitBreakpointIds", [])):
             body["hitBreakpointIds"] = hit
         return {
             **body,

@@ -75,24 +75,14 @@ class Ids:
         """Forgets the numbers of a stop once that thread of the owner has resumed."""
         self.forget(OfAStop(owner, thread), OF_A_STOP)
 
-    def __len__(self) -> int:
-        return len(self._inner)
 
-
-# Arguments of requests that say which debuggee is meant.
-_ARGUMENTS: dict[str, Kind] = {
-    "threadId": "thread",
-    "frameId": "frame",
-    "variablesReference": "variables",
-    "sourceReference": "source",
-    "targetId": "target",
-}
-# Fields of responses and events.
+# Arguments of requests, and fields of responses and events, that are numbers of a debuggee's.
 _FIELDS: dict[str, Kind] = {
     "threadId": "thread",
     "frameId": "frame",
     "variablesReference": "variables",
     "sourceReference": "source",
+    "targetId": "target",
 }
 # Lists whose members have an `id` that requests then name.
 _LISTS: dict[str, Kind] = {"stackFrames": "frame", "targets": "target"}
@@ -112,7 +102,7 @@ def inward(
         inner["source"] = dict(inner["source"])
         places.append(inner["source"])
     for place in places:
-        for name, kind in _ARGUMENTS.items():
+        for name, kind in _FIELDS.items():
             if place.get(name):
                 owner, place[name] = number(place[name], kind)
                 owners.add(owner)
@@ -165,7 +155,7 @@ _BEGUN = re.compile(r"(?<![\w.])ray\.(\w*)\Z")
 
 def evaluated(connection: Connection, arguments: Message) -> Message:
     """Returns the arguments of an `evaluate` for a debuggee: one of ours has it compute `ray.task`, say."""
-    expression = str(arguments.get("expression")).strip()
+    expression = arguments["expression"].strip()
     # What can't be compiled here, or not within bounds, is evaluated as it is.
     if not _ATTRIBUTE.search(expression) or not may_be_compiled(expression) or not connection.has_package:
         return arguments
@@ -193,14 +183,12 @@ async def completed(connection: Connection, arguments: Message, targets: list[Me
 
     Raises RequestFailed, DebuggerGone.
     """
-    lines = str(arguments.get("text", "")).split("\n")
+    lines = arguments["text"].split("\n")
     line = arguments.get("line", 1) - 1
     begun = lines[line][: arguments["column"] - 1] if 0 <= line < len(lines) else ""
     prefix = _BEGUN.search(begun)
     names = [name for name in NAMES if prefix is not None and name.startswith(prefix[1])]
-    if prefix is None or not names:
-        return targets
-    if not connection.has_package:
+    if prefix is None or not names or not connection.has_package:
         return targets
     if await connection.literal(call(is_scope), arguments.get("frameId")) is not True:
         return targets

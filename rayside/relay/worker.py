@@ -202,7 +202,7 @@ class Worker:
 
     async def _find_main_thread(self) -> None:
         body = await self.connection.client.request("threads", timeout=ATTACHING)
-        rows = [row for row in body.get("threads") or [] if isinstance(row.get("id"), int)]
+        rows = body.get("threads", [])
         main = [row for row in rows if row.get("name") == "MainThread"]
         self.main_thread = [*main, *rows, {"id": 0}][0]["id"]
 

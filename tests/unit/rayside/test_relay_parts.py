@@ -60,7 +60,7 @@ def test_what_belongs_to_a_stop_is_forgotten_with_it_and_nothing_is_given_twice(
     assert ids.outer("a", "frame", 1) > other
     ids.forget("a")
     ids.forget("b")
-    assert len(ids) == 0
+    assert len(ids._inner) == 0
 
 
 # --- paths ---------------------------------------------------------------------------------------
