@@ -76,7 +76,7 @@ class Ids:
         self.forget(OfAStop(owner, thread), OF_A_STOP)
 
 
-# Arguments of requests, and fields of responses and events, that are numbers of a debuggee's.
+# Fields of requests, responses and events that have a number which a debuggee gave.
 _FIELDS: dict[str, Kind] = {
     "threadId": "thread",
     "frameId": "frame",
