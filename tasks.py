@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import os
 import shlex
 import signal
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from invoke.collection import Collection
 from invoke.context import Context
@@ -71,8 +73,6 @@ class _UnlessAll(Argument):
 
 
 class NamingVerb(Verb):
-    """A verb with a positional argument."""
-
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # Invoke takes any word for the value of a positional argument that is lacking.
         if {kwargs.get(name) for name in self.positional or ()} & {"--help", "-h"}:
@@ -81,8 +81,6 @@ class NamingVerb(Verb):
 
 
 class LabVerb(NamingVerb):
-    """The verb of one lab, or with `--all` of all."""
-
     def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
         arguments = super().get_arguments(ignore_unknown_help)
         by_name = {argument.name: argument for argument in arguments}
@@ -92,7 +90,6 @@ class LabVerb(NamingVerb):
 
 
 def _as_typed(verb: str) -> str:
-    """The command, with the arguments that the verb was given."""
     words = sys.argv[sys.argv.index(verb) :] if verb in sys.argv else [verb]
     return f"./invokew {shlex.join(words)}"
 
@@ -125,26 +122,39 @@ def _engine_wait(given: str | None) -> float | None:
     return seconds("--wait-for-engine", given, hint="give it in seconds; with 0 it does not wait")
 
 
-_TARGET = f"where Ray runs: {', '.join(TARGETS)} (default: auto)"
-_SOURCE = f"where programs come from: {', '.join(SOURCES)} (default: auto)"
-_BUNDLE = "a file that ./invokew bundle made: up takes everything from it, and asks no network"
-_MIRROR = "a registry that ./invokew mirror filled, HOST[:PORT][/PATH]: up pulls everything from it"
 _KEY = "a public key of minisign, or its file: a bundle that its owner has not signed is refused"
-_WAIT = "seconds to wait for a Docker engine that is only just starting (default: 0)"
-_NAME = f"which cluster is meant, of several (default: {DEFAULT_NAME})"
-_JSON = JSON.help
-_EVERYONE = "show jobs of all who debug on that Ray, not only yours (on the target cluster)"
+# Options of several verbs.
+_HELP = {
+    "name": f"which cluster is meant, of several (default: {DEFAULT_NAME})",
+    "json": JSON.help,
+    "target": f"where Ray runs: {', '.join(TARGETS)} (default: auto)",
+    "source": f"where programs come from: {', '.join(SOURCES)} (default: auto)",
+    "bundle": "a file that ./invokew bundle made: up takes everything from it, and asks no network",
+    "mirror": "a registry that ./invokew mirror filled, HOST[:PORT][/PATH]: up pulls everything from it",
+    "bundle-key": _KEY,
+    "wait-for-engine": "seconds to wait for a Docker engine that is only just starting (default: 0)",
+    "everyone": "show jobs of all who debug on that Ray, not only yours (on the target cluster)",
+}
 
 
-@task(
-    klass=Verb,
+_Body = TypeVar("_Body", bound=Callable[..., None])
+
+
+def verb(
+    klass: type[Verb] = Verb, help: Mapping[str, str] | None = None, **how: Any
+) -> Callable[[_Body], _Body]:
+    """Makes a task of a function; `help` explains options that several verbs don't have, or otherwise."""
+
+    def made(body: _Body) -> _Body:
+        names = {name.replace("_", "-") for name in inspect.signature(body).parameters}
+        shared = {name: text for name, text in _HELP.items() if name in names}
+        return cast(_Body, task(klass=klass, help={**shared, **(help or {})}, **how)(body))
+
+    return made
+
+
+@verb(
     help={
-        "name": _NAME,
-        "target": _TARGET,
-        "source": _SOURCE,
-        "mirror": _MIRROR,
-        "bundle": _BUNDLE,
-        "bundle-key": _KEY,
         "address": "the dashboard of an existing Ray cluster, as in http://HOST:8265, for the target cluster",
         "ssh": "the host of an existing Ray cluster's head, reached by OpenSSH, for the target cluster",
         "context": "the context of a kubeconfig that leads to a Ray in Kubernetes, for the target cluster",
@@ -155,7 +165,6 @@ _EVERYONE = "show jobs of all who debug on that Ray, not only yours (on the targ
         "token-file": "the file with that Ray's token (default: where Ray itself looks for it)",
         "example": "submit the example, and wait until a task of it is paused (default; not on others' Ray)",
         "use-context": "make the cluster kubectl's current one",
-        "wait-for-engine": _WAIT,
         "user": "the name under which others of that Ray know your jobs (default: yours on this machine)",
     },
 )
@@ -181,32 +190,17 @@ def up(
     user: str | None = None,
 ) -> None:
     """Bring up Ray, and an example paused at its breakpoint. Safe to run again at any time."""
+    given = dict(locals())  # the options, by their names
     from bootstrap.verbs import up_and_down
 
-    wait = _engine_wait(wait_for_engine)
-    settings, console = _given(
-        invocation,
-        name=name,
-        target=target,
-        source=source,
-        mirror=mirror,
-        bundle=bundle,
-        bundle_key=bundle_key,
-        address=address,
-        ssh=ssh,
-        context=context,
-        namespace=namespace,
-        ray_cluster=ray_cluster,
-        create=create or None,
-        workspace_pod=workspace or None,
-        token_file=token_file,
-        engine_wait=wait,
-        user=user,
-    )
+    for option in ("invocation", "example", "use_context", "wait_for_engine", "workspace"):
+        del given[option]
+    given |= {"create": create or None, "workspace_pod": workspace or None}
+    settings, console = _given(invocation, **given, engine_wait=_engine_wait(wait_for_engine))
     up_and_down.up(settings, console, example=example, use_context=use_context)
 
 
-@task(klass=Verb, help={"name": _NAME, "json": _JSON, "everyone": _EVERYONE})
+@verb()
 def status(context: Context, name: str | None = None, json: bool = False, everyone: bool = False) -> None:
     """Show what is true now, step by step, and the addresses."""
     from bootstrap.verbs import up_and_down
@@ -214,7 +208,7 @@ def status(context: Context, name: str | None = None, json: bool = False, everyo
     up_and_down.status(*_given(context, json, name=name), everyone=everyone)
 
 
-@task(klass=Verb, name="list", help={"json": _JSON})
+@verb(name="list")
 def list_clusters(context: Context, json: bool = False) -> None:
     """List all clusters: name, target, whether all of it is ready, addresses."""
     from bootstrap.verbs import up_and_down
@@ -222,14 +216,11 @@ def list_clusters(context: Context, json: bool = False) -> None:
     up_and_down.list_clusters(*_given(context, json))
 
 
-@task(
-    klass=Verb,
+@verb(
     help={
-        "name": _NAME,
         "target": f"what the machine is looked at for: {', '.join(TARGETS)} (default: auto)",
         "fix": "fix what can be fixed, then look again",
         "tests": "look at what the test suites need, too",
-        "json": _JSON,
     },
 )
 def doctor(
@@ -247,11 +238,9 @@ def doctor(
     raise Exit(code=code)
 
 
-@task(
-    klass=Verb,
+@verb(
     iterable=["py_modules"],
     help={
-        "name": _NAME,
         **{option.name: option.help for option in SUBMISSION},
         "job": "YAML file with a RayJob of your own (kind); it may make a cluster of its own",
         "pip-debugpy": "with --debug, install debugpy with pip: for an image that has none",
@@ -278,7 +267,7 @@ def submit(
     json: bool = False,
 ) -> None:
     """Submit a job: your program and packages, or without options the example."""
-    from bootstrap.verbs import submit as verb
+    from bootstrap.verbs import submit as submitting
     from rayside.ray.debug import debugging
 
     asked = debugging(
@@ -288,18 +277,18 @@ def submit(
         attach_timeout="0" if serve and attach_timeout is None else attach_timeout,
         pip_debugpy=pip_debugpy,
     )
-    request = verb.Request(working_dir, tuple(py_modules or ()), entrypoint, runtime_env, job, asked)
+    request = submitting.Request(working_dir, tuple(py_modules or ()), entrypoint, runtime_env, job, asked)
     given = _given(context, json, name=name)
     if print_runtime_env or serve:
-        verb.print_runtime_env(*given, request, wait=wait, serve=serve)
+        submitting.print_runtime_env(*given, request, wait=wait, serve=serve)
     else:
-        verb.submit(*given, request, wait=wait)
+        submitting.submit(*given, request, wait=wait)
 
 
-@task(
+@verb(
     klass=NamingVerb,
     positional=["id"],
-    help={"id": "id of a job, an actor or a worker", "name": _NAME, "json": _JSON},
+    help={"id": "id of a job, an actor or a worker"},
 )
 def attach(context: Context, id: str, name: str | None = None, json: bool = False) -> None:
     """Open what runs without --debug to the debugger, where that is possible; else show its stacks."""
@@ -308,21 +297,19 @@ def attach(context: Context, id: str, name: str | None = None, json: bool = Fals
     attach.attach(*_given(context, json, name=name), id)
 
 
-@task(klass=Verb, help={"name": _NAME, "json": _JSON, "everyone": _EVERYONE})
+@verb()
 def breakpoints(
     context: Context, name: str | None = None, json: bool = False, everyone: bool = False
 ) -> None:
     """List the tasks that are paused now."""
-    from bootstrap.verbs import submit as verb
+    from bootstrap.verbs import relay_requests
 
-    verb.breakpoints(*_given(context, json, name=name), everyone=everyone)
+    relay_requests.breakpoints(*_given(context, json, name=name), everyone=everyone)
 
 
-@task(
-    klass=Verb,
+@verb(
     iterable=["evaluate", "break_"],
     help={
-        "name": _NAME,
         "job": "id of a job, to see only its tasks (default: all jobs; with --json the newest one)",
         "break": "FILE:LINE[ first| gather N][:CONDITION] to stop at, FILE of yours; may be repeated",
         "exceptions": "stop where a task raises what it does not catch",
@@ -358,15 +345,13 @@ def debug(
     if launch_json:
         debugging.launch_json(settings, console)
         return
-    if stacks:
-        from bootstrap.verbs import whole_job
+    if stacks or compare is not None:
+        from bootstrap.verbs import relay_requests
 
-        whole_job.stacks(settings, console, job=job, everyone=everyone)
-        return
-    if compare is not None:
-        from bootstrap.verbs import whole_job
-
-        whole_job.compare(settings, console, compare, job=job, everyone=everyone)
+        if stacks:
+            relay_requests.stacks(settings, console, job=job, everyone=everyone)
+        else:
+            relay_requests.compare(settings, console, compare or "", job=job, everyone=everyone)
         return
     code = debugging.debug(
         settings,
@@ -382,28 +367,23 @@ def debug(
     raise Exit(code=code)
 
 
-@task(
-    klass=Verb,
+@verb(
     name="open",
     help={
-        "name": _NAME,
         "browser": "open the address in a browser, where there is a screen (default)",
-        "json": _JSON,
     },
 )
 def open_workspace(
     context: Context, name: str | None = None, browser: bool = True, json: bool = False
 ) -> None:
     """Show, and open, the browser workspace at the files of the newest job."""
-    from bootstrap.verbs import open_workspace as verb
+    from bootstrap.verbs import open_workspace as opening
 
-    verb.open_workspace(*_given(context, json, name=name), browser=browser)
+    opening.open_workspace(*_given(context, json, name=name), browser=browser)
 
 
-@task(
-    klass=Verb,
+@verb(
     help={
-        "name": _NAME,
         "job": "id of the job whose output to show (default: the newest job)",
         "follow": "go on until the job has ended",
         "ray": "show the log of Ray's head instead",
@@ -418,7 +398,7 @@ def logs(
     raise Exit(code=up_and_down.logs(*_given(context, name=name), job=job, follow=follow, ray=ray))
 
 
-@task(klass=Verb, help={"json": _JSON})
+@verb()
 def labs(context: Context, json: bool = False) -> None:
     """List the labs: short lessons on debugging Ray, each with an exercise that is checked."""
     from bootstrap.verbs import labs as verbs
@@ -426,12 +406,11 @@ def labs(context: Context, json: bool = False) -> None:
     verbs.list_labs(*_given(context, json))
 
 
-@task(
+@verb(
     klass=LabVerb,
     positional=["lab"],
     help={
         "lab": "which lab: its name or number, as ./invokew labs lists them",
-        "name": _NAME,
         "step": "run the command of one step, by its number",
         "check": "check your exercise; with --all the labs themselves",
         "solve": "put the solution into your copy; what you edited is kept aside",
@@ -439,7 +418,6 @@ def labs(context: Context, json: bool = False) -> None:
         "update": "take a changed lab from this folder; files of your copy that you edited stay",
         "all": "with --check: every lab that can be done on this cluster, in copies of their own; with "
         "--reset: every lab that you have begun",
-        "json": _JSON,
     },
 )
 def lab(
@@ -459,18 +437,15 @@ def lab(
 
     settings, console = _given(context, json, name=name)
     changed = Path(update).expanduser().absolute() if update else None
-    asked = verbs.Asked(lab, step=step, check=check, solve=solve, reset=reset, all=all, update=changed)
-    raise Exit(code=verbs.lab(settings, console, asked))
+    asked = {"step": step, "check": check, "solve": solve, "reset": reset}
+    raise Exit(code=verbs.lab(settings, console, lab, all=all, update=changed, **asked))
 
 
-@task(
-    klass=Verb,
+@verb(
     help={
-        "name": _NAME,
         "job": "id of the job to look at (default: all of them)",
         "pod": "name of the pod to look at (on Kubernetes)",
         "archive": "FILE.tar.gz or FILE.zip to write what was gathered to, without secrets, for a bug report",
-        "json": _JSON,
     },
 )
 def diagnose(
@@ -487,18 +462,7 @@ def diagnose(
     diagnose.diagnose(*_given(context, json, name=name), job=job, pod=pod, archive=archive)
 
 
-@task(
-    klass=Verb,
-    help={
-        "name": _NAME,
-        "target": _TARGET,
-        "source": _SOURCE,
-        "mirror": _MIRROR,
-        "bundle": _BUNDLE,
-        "bundle-key": _KEY,
-        "wait-for-engine": _WAIT,
-    },
-)
+@verb()
 def prepare(
     context: Context,
     name: str | None = None,
@@ -518,7 +482,7 @@ def prepare(
     up_and_down.prepare(*given)
 
 
-@task(
+@verb(
     klass=NamingVerb,
     positional=["file"],
     help={
@@ -528,8 +492,6 @@ def prepare(
         "inspect": "check that it is whole, and show what is in it",
         "platform": "what it is for, linux/amd64 or linux/arm64 (default: this machine's)",
         "python": "the Pythons there, as in 3.11,3.12 (default: this one's version)",
-        "source": _SOURCE,
-        "json": _JSON,
     },
 )
 def bundle(
@@ -557,18 +519,15 @@ def bundle(
         bundle.make(settings, console, path, asked, bundle_key or "")
 
 
-@task(
+@verb(
     klass=NamingVerb,
     positional=["registry"],
     help={
         "registry": "the registry to fill, HOST[:PORT][/PATH]; the login is that of `docker login HOST`",
         "bundle": "a file that ./invokew bundle made (default: what this machine makes now)",
-        "bundle-key": _KEY,
         "python": "the Pythons there, as in 3.11,3.12 (default: this one's version)",
         "platform": "what it is for, as in linux/amd64,linux/arm64 (default: this machine's)",
         "helm-values": "a folder for values by which KubeRay's Helm charts pull from there (default: none)",
-        "source": _SOURCE,
-        "json": _JSON,
     },
 )
 def mirror(
@@ -594,8 +553,7 @@ def mirror(
     mirror.fill(settings, console, registry, file, asked, values)
 
 
-@task(
-    klass=Verb,
+@verb(
     help={
         "name": "the cluster beside which the places are (default: rayside)",
         "places": "make so many places, of which attendees get the next free one",
@@ -613,7 +571,6 @@ def mirror(
         "collect": "write the files of each attendee into this folder, PLACE.tar.gz each",
         "until": "with --collect: wait until this time, as 17:30, and remove all places after it",
         "remove": "remove all places; the cluster itself stays",
-        "json": _JSON,
     },
 )
 def workshop(
@@ -637,29 +594,17 @@ def workshop(
     json: bool = False,
 ) -> None:
     """Make places for attendees beside a cluster: a Ray, a debugger and an editor each, by one link."""
-    from bootstrap.verbs import workshop as verb
+    asked = {option: bool(value) for option, value in dict(locals()).items()}
+    from bootstrap.verbs import workshop as workshops
     from bootstrap.verbs import workshop_files as files
     from bootstrap.workshop import attendees
 
     settings, console = _given(invocation, json, name=name)
-    makes = bool(places or names)
-    verb.require_one(
-        makes=makes,
-        status=status,
-        sheet=bool(sheet),
-        free=bool(free),
-        push=bool(push),
-        reset=bool(reset),
-        lab=bool(lab),
-        pause=pause,
-        resume=resume,
-        collect=bool(collect),
-        until=bool(until),
-        idle=idle is not None,
-        remove=remove,
-    )
+    for option in ("invocation", "name", "places", "names", "dry_run", "json"):
+        del asked[option]
+    workshops.require_one(makes=bool(places or names), **asked)
     if remove:
-        verb.remove(settings, console)
+        workshops.remove(settings, console)
     elif reset:
         files.reset(settings, console, reset, lab or "")
     elif collect:
@@ -671,21 +616,21 @@ def workshop(
     elif push:
         files.push(settings, console, push)
     elif pause:
-        verb.pause(settings, console, idle)
+        workshops.pause(settings, console, idle)
     elif resume:
-        verb.resume(settings, console)
+        workshops.resume(settings, console)
     elif free:
-        verb.free(settings, console, free)
+        workshops.free(settings, console, free)
     elif sheet:
-        verb.sheet(settings, console, Path(sheet).expanduser().absolute())
+        workshops.sheet(settings, console, Path(sheet).expanduser().absolute())
     elif status:
-        verb.status(settings, console)
+        workshops.status(settings, console)
     else:
-        asked = attendees.asked(places, Path(names).expanduser() if names else None)
-        verb.make(settings, console, asked, dry_run=dry_run)
+        of = attendees.asked(places, Path(names).expanduser() if names else None)
+        workshops.make(settings, console, of, dry_run=dry_run)
 
 
-@task(klass=Verb, help={"name": _NAME, "purge": "remove the cache too"})
+@verb(help={"purge": "remove the cache too"})
 def down(context: Context, name: str | None = None, purge: bool = False) -> None:
     """Remove all that `up` made, and nothing else."""
     from bootstrap.verbs import up_and_down
@@ -693,8 +638,7 @@ def down(context: Context, name: str | None = None, purge: bool = False) -> None
     up_and_down.down(*_given(context, name=name), purge=purge)
 
 
-@task(
-    klass=Verb,
+@verb(
     help={
         "suite": "only this suite: unit, integration, browser or e2e (default: all that can run here)",
         "args": "more arguments for pytest, which chooses among all tests then",
@@ -712,7 +656,7 @@ def test(
     raise Exit(code=development.test(console, suite=suite, everything=all, shard=shard, arguments=args))
 
 
-@task(klass=Verb)
+@verb()
 def check(context: Context) -> None:
     """Format, lint, types and layers."""
     from bootstrap.verbs import development
@@ -720,8 +664,7 @@ def check(context: Context) -> None:
     raise Exit(code=development.check(Console()))
 
 
-@task(
-    klass=Verb,
+@verb(
     help={
         "name": "which benchmark: local, attach, cluster, conditions, kind, relay or tracing (default: local)"
     },
@@ -733,7 +676,7 @@ def bench(context: Context, name: str = "local") -> None:
     raise Exit(code=development.bench(Console(), name))
 
 
-@task(klass=Verb)
+@verb()
 def lock(context: Context) -> None:
     """Resolve the lock files in requirements/ anew, and record the digests of releases."""
     from bootstrap.verbs import development

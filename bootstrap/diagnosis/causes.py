@@ -27,8 +27,10 @@ class Cause:
 
 
 def cause(failure: Failure) -> Cause:
-    """Returns the cause of a failure; what no explainer knows is an exception of the user's code."""
-    return next((known for explain in CAUSES if (known := explain(failure))), None) or raised(failure)
+    """Returns the cause of a failure; what has no explanation is an exception of the user's code."""
+    if explain := _EXPLAINED_BY.get(failure.name):
+        return explain(failure)
+    return not_serializable(failure) or raised(failure)
 
 
 def raised(failure: Failure) -> Cause:
@@ -41,9 +43,7 @@ def raised(failure: Failure) -> Cause:
 # --- what the program lacks --------------------------------------------------------------
 
 
-def out_of_memory(failure: Failure) -> Cause | None:
-    if failure.name not in ("OutOfMemoryError", "MemoryError"):
-        return None
+def out_of_memory(failure: Failure) -> Cause:
     killed = re.search(
         r"low on memory\. Memory on the node .{0,300}? was ([\d.]{1,20} ?GB) used / ([\d.]{1,20} ?GB) limit",
         failure.text,
@@ -64,9 +64,7 @@ def out_of_memory(failure: Failure) -> Cause | None:
     )
 
 
-def module_not_found(failure: Failure) -> Cause | None:
-    if failure.name not in ("ModuleNotFoundError", "ImportError"):
-        return None
+def module_not_found(failure: Failure) -> Cause:
     match = re.search(r"No module named '([\w.]+)'", failure.message)
     module = match[1] if match else ""
     package, _, within = module.partition(".")
@@ -86,14 +84,9 @@ def module_not_found(failure: Failure) -> Cause | None:
     )
 
 
-def runtime_env_failed(failure: Failure) -> Cause | None:
-    if failure.name != "RuntimeEnvSetupError":
-        return None
-    return Cause(
-        "runtime-env-failed",
-        f"the runtime_env of {failure.subject} could not be made",
-        *why_no_runtime_env(failure.text),
-    )
+def runtime_env_failed(failure: Failure) -> Cause:
+    what = f"the runtime_env of {failure.subject} could not be made"
+    return Cause("runtime-env-failed", what, *why_no_runtime_env(failure.text))
 
 
 def not_serializable(failure: Failure) -> Cause | None:
@@ -131,9 +124,7 @@ def not_serializable(failure: Failure) -> Cause | None:
 # --- processes ---------------------------------------------------------------------------
 
 
-def worker_died(failure: Failure) -> Cause | None:
-    if failure.name != "WorkerCrashedError":
-        return None
+def worker_died(failure: Failure) -> Cause:
     process = failure.subject.partition(" ")[2] or failure.subject
     # Only lines of that task's own process tell of its signal.
     own = rf"^\({re.escape(process)} pid=\d+[^)]*\) .*?\*\*\* (SIG[A-Z]+) received"
@@ -156,22 +147,13 @@ def worker_died(failure: Failure) -> Cause | None:
     )
 
 
-def actor_init_raised(failure: Failure) -> Cause | None:
+def actor_died(failure: Failure) -> Cause:
     created = "creation task" in failure.message or "__init__" in failure.subject
-    if failure.name != "ActorDiedError" or not created or not failure.cause:
-        return None
-    actor = failure.subject.removeprefix("task ").removeprefix("actor ").partition(".")[0]
-    return Cause(
-        "actor-init-raised",
-        f"actor {actor} could not be made: its __init__ raised {failure.cause.partition(':')[0]}",
-        failure.cause.partition(": ")[2],
-        _POST_MORTEM,
-    )
-
-
-def actor_died(failure: Failure) -> Cause | None:
-    if failure.name not in ("ActorDiedError", "ActorUnavailableError"):
-        return None
+    if failure.name == "ActorDiedError" and created and failure.cause:
+        actor = failure.subject.removeprefix("task ").removeprefix("actor ").partition(".")[0]
+        name, _, words = failure.cause.partition(": ")
+        what = f"actor {actor} could not be made: its __init__ raised {name.rstrip(':')}"
+        return Cause("actor-init-raised", what, words, _POST_MORTEM)
     reason = re.search(r"The actor is (?:dead because|temporarily unavailable:) (.+)", failure.text)
     why = (reason[1] if reason else failure.message).partition(" Some common causes include")[0]
     if "End of file" in why or "Socket closed" in why:
@@ -186,9 +168,7 @@ def actor_died(failure: Failure) -> Cause | None:
 # --- what was asked of Ray ---------------------------------------------------------------
 
 
-def object_store_full(failure: Failure) -> Cause | None:
-    if failure.name not in ("ObjectStoreFullError", "OutOfDiskError"):
-        return None
+def object_store_full(failure: Failure) -> Cause:
     disk = failure.name == "OutOfDiskError"
     return Cause(
         "object-store-full",
@@ -200,12 +180,7 @@ def object_store_full(failure: Failure) -> Cause | None:
     )
 
 
-def object_lost(failure: Failure) -> Cause | None:
-    if failure.name not in (
-        *("ObjectLostError", "ObjectFetchTimedOutError", "ObjectFreedError", "OwnerDiedError"),
-        *("ReferenceCountingAssertionError", "ObjectReconstructionFailedError"),
-    ):
-        return None
+def object_lost(failure: Failure) -> Cause:
     # Ray names the object first, then says what became of it.
     words = [part for part in failure.message.split("\n\n") if part.strip()][:2]
     return Cause(
@@ -216,9 +191,7 @@ def object_lost(failure: Failure) -> Cause | None:
     )
 
 
-def get_timed_out(failure: Failure) -> Cause | None:
-    if failure.name != "GetTimeoutError":
-        return None
+def get_timed_out(failure: Failure) -> Cause:
     waited = f"; unfinished were then: {', '.join(failure.unfinished[:5])}" if failure.unfinished else ""
     return Cause(
         "get-timed-out",
@@ -228,9 +201,7 @@ def get_timed_out(failure: Failure) -> Cause | None:
     )
 
 
-def cancelled(failure: Failure) -> Cause | None:
-    if failure.name != "TaskCancelledError":
-        return None
+def cancelled(failure: Failure) -> Cause:
     task = "a task" if failure.subject == "the driver" else failure.subject
     hint = "look for ray.cancel in the program, and don't ask for the result of what it cancelled"
     return Cause("task-cancelled", f"{task} was cancelled", "somebody called ray.cancel on it", hint)
@@ -240,21 +211,19 @@ def _first_line(failure: Failure) -> str:
     return failure.message.partition("\n")[0]
 
 
-# The first that knows wins: `actor_died` comes after those that know more of how an actor ended, and what
-# an actor could not pickle in its __init__ it raised there.
-CAUSES: tuple[Callable[[Failure], Cause | None], ...] = (
-    out_of_memory,
-    module_not_found,
-    runtime_env_failed,
-    worker_died,
-    actor_init_raised,
-    actor_died,
-    object_store_full,
-    object_lost,
-    get_timed_out,
-    cancelled,
-    not_serializable,
-)
+_EXPLAINED_BY: dict[str, Callable[[Failure], Cause]] = {
+    **dict.fromkeys(("OutOfMemoryError", "MemoryError"), out_of_memory),
+    **dict.fromkeys(("ModuleNotFoundError", "ImportError"), module_not_found),
+    "RuntimeEnvSetupError": runtime_env_failed,
+    "WorkerCrashedError": worker_died,
+    **dict.fromkeys(("ActorDiedError", "ActorUnavailableError"), actor_died),
+    **dict.fromkeys(("ObjectStoreFullError", "OutOfDiskError"), object_store_full),
+    **dict.fromkeys(("ObjectLostError", "ObjectFetchTimedOutError", "ObjectFreedError"), object_lost),
+    **dict.fromkeys(("OwnerDiedError", "ReferenceCountingAssertionError"), object_lost),
+    "ObjectReconstructionFailedError": object_lost,
+    "GetTimeoutError": get_timed_out,
+    "TaskCancelledError": cancelled,
+}
 
 
 # --- what Ray prints of a runtime_env that could not be made -------------------------------
@@ -285,7 +254,6 @@ _OF_INDEX = re.compile(
 
 
 def why_no_runtime_env(text: str) -> tuple[str, str]:
-    """Returns why a runtime_env could not be made, and the one next thing to do."""
     text = text[-_MOST:]
     if found := _OF_INDEX.search(text):
         return (

@@ -38,7 +38,6 @@ class Cleaning:
         self.left, self._looked_at = _MOST, 0
 
     def document(self, value: Any, depth: int = 0) -> Any:
-        """Returns a JSON value with each text in it cleaned and bounded, names of fields too."""
         if isinstance(value, str):
             self.left -= min(len(value), _HEAD + _TAIL)
             if self.left <= 0 or isinstance(value, Log):
@@ -62,7 +61,6 @@ class Cleaning:
 
 
 def document(value: Any) -> Any:
-    """Returns a JSON value as `Cleaning` leaves it."""
     return Cleaning().document(value)
 
 

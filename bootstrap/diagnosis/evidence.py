@@ -77,8 +77,6 @@ class Node:
 
 @dataclass(frozen=True)
 class PlacementGroup:
-    """A placement group, with the resources of each of its bundles."""
-
     name: str
     job_id: str
     state: str
@@ -142,7 +140,6 @@ class Evidence:
         return [task for task in self.tasks if not self.has_ended(task.job_id)]
 
     def has_ended(self, job_id: str) -> bool:
-        """Returns whether that job was submitted and has ended."""
         job = self.by_job_id.get(job_id)
         return job is not None and job.ended
 
@@ -161,7 +158,6 @@ class Evidence:
         ]
 
     def _last_attempts(self, job_id: str) -> Iterable[Task]:
-        """Returns the last attempt of each task of the job."""
         last: dict[str, Task] = {}
         for task in self.tasks:
             known = last.get(task.task_id)
@@ -216,13 +212,12 @@ class Finding:
     def __post_init__(self) -> None:
         # Names of jobs and pods stand in each of them, and what has lines of its own would look like ours.
         for name in ("what", "where", "why", "hint"):
-            object.__setattr__(self, name, plain.line(getattr(self, name), 2 * _LONGEST))
+            object.__setattr__(self, name, sentence(getattr(self, name)))
 
     def document(self) -> dict[str, str]:
-        """Returns it as `diagnose --json` shows it."""
         return {"id": self.id, "what": self.what, "where": self.where, "why": self.why, "hint": self.hint}
 
 
 def sentence(text: str) -> str:
-    """Returns a stranger's text as part of a sentence: one line, bounded, nothing in it that commands."""
+    """Returns others' text as part of a sentence: one line, bounded, without escape sequences."""
     return plain.line(re.sub(r"\s+", " ", text).strip(), _LONGEST)

@@ -36,13 +36,11 @@ def findings(evidence: Evidence, *, job: str = "", pod: str = "") -> list[Findin
     collected: list[Finding] = []
     for explain in EXPLAINERS:
         try:
-            for finding in explain(evidence):
-                collected.append(finding)
-        # It reads what strangers wrote: what is wrong with one of them may not end the others.
+            collected.extend(explain(evidence))
+        # It reads what jobs wrote: what is wrong with one of them may not end the others.
         except Exception as error:
-            evidence.unread.append(
-                sentence(f"{explain.__name__} can't explain what it sees: {type(error).__name__}: {error}")
-            )
+            odd = f"{explain.__name__} can't explain what it sees: {type(error).__name__}: {error}"
+            evidence.unread.append(sentence(odd))
     if job:
         collected = [each for each in collected if each.job == job or each.weight is Weight.CLUSTER]
     if pod:
@@ -52,24 +50,13 @@ def findings(evidence: Evidence, *, job: str = "", pod: str = "") -> list[Findin
 
 
 def _quiet(evidence: Evidence, job: str, pod: str) -> Finding:
-    """Returns that nothing is wrong, with what runs."""
     running = [each for each in evidence.jobs if not each.ended and job in ("", each.submission_id)]
-    names = [
-        task.name
-        for task in evidence.live_tasks
-        if task.state in RUNNING and _is_of(evidence, task.job_id, job)
-    ]
+    live = [task for task in evidence.live_tasks if task.state in RUNNING]
+    names = [task.name for task in live if job in ("", evidence.job_name(task.job_id))]
     ended = next((each for each in evidence.jobs if each.submission_id == job), None)
     if pod:
-        phase = next(
-            (
-                (each.get("status") or {}).get("phase")
-                for each in evidence.pods
-                if each["metadata"]["name"] == pod
-            ),
-            "",
-        )
-        why = f"pod {pod} is {phase}"
+        statuses = [each.get("status") for each in evidence.pods if each["metadata"]["name"] == pod]
+        why = f"pod {pod} is {((statuses or [None])[0] or {}).get('phase', '')}"
     elif job and ended and not running:
         why = f"job {job} has ended: {ended.status}"
         why += f", {explain_exit(ended.exit_code)}" if ended.exit_code is not None else ""
@@ -79,21 +66,8 @@ def _quiet(evidence: Evidence, job: str, pod: str) -> Finding:
         why = f"running: job {jobs}{tasks}"
     else:
         why = f"nothing of job {job} runs" if job else "no job runs"
-    return Finding(
-        "nothing-wrong",
-        "nothing failed and nothing is stuck"
-        if not evidence.unread
-        else "nothing wrong in what could be read",
-        "",
-        sentence(why),
-        "./invokew submit --help says how to run your own program"
-        if not running
-        else "./invokew logs --follow",
-        Weight.QUIET,
-        job=job,
-        pod=pod,
+    what = "nothing wrong in what could be read" if evidence.unread else "nothing failed and nothing is stuck"
+    hint = (
+        "./invokew logs --follow" if running else "./invokew submit --help says how to run your own program"
     )
-
-
-def _is_of(evidence: Evidence, job_id: str, job: str) -> bool:
-    return not job or evidence.job_name(job_id) == job
+    return Finding("nothing-wrong", what, "", why, hint, Weight.QUIET, job=job, pod=pod)

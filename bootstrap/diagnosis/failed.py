@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 
 from bootstrap.diagnosis.causes import Cause, cause, why_no_runtime_env
-from bootstrap.diagnosis.evidence import Actor, Evidence, Finding, Task, Weight, sentence
+from bootstrap.diagnosis.evidence import Evidence, Finding, Task, Weight
 from bootstrap.diagnosis.raised import Failure, last_raised, last_words, of_actor, of_driver, of_task
 from rayside.ray.outcome import explain_exit
 from rayside.ray.records import Job
@@ -20,7 +21,6 @@ _TELLING = frozenset(
 
 
 def failed_jobs(evidence: Evidence) -> Iterator[Finding]:
-    """Yields a finding for each failed job."""
     for job in evidence.jobs:
         if job.status != "FAILED":
             continue
@@ -31,23 +31,16 @@ def failed_jobs(evidence: Evidence) -> Iterator[Finding]:
             its_cause = Cause("runtime-env-failed", "its runtime_env could not be made", why, hint)
         else:
             its_cause = cause(failure) if failure else _unexplained(job, log, error_type)
-        yield Finding(
-            its_cause.id,
-            sentence(f"job {job.submission_id} failed: {its_cause.what}"),
-            sentence(failure.place if failure else ""),
-            sentence(its_cause.why),
-            sentence(its_cause.hint),
-            Weight.FAILED,
-            at=job.started,
-            job=job.submission_id,
-        )
+        place = failure.place if failure else ""
+        what, name = f"job {job.submission_id} failed: {its_cause.what}", job.submission_id
+        yield _finding(replace(its_cause, what=what), place, Weight.FAILED, name, job.started)
 
 
 def _failure(job: Job, log: str, evidence: Evidence) -> Failure | None:
     """Returns the failure by which the driver ended; None where it printed no exception."""
     if job.exit_code is None and "low on memory" in job.message:
         # Ray killed the process that runs the driver.
-        return Failure("OutOfMemoryError", job.message, "", "the driver", "", job.message)
+        return Failure("OutOfMemoryError", job.message, job.message)
     # Python ends with 1 after an exception: before another exit code, what the log has was handled.
     if job.exit_code not in (None, 1):
         return None
@@ -63,7 +56,6 @@ def _failure(job: Job, log: str, evidence: Evidence) -> Failure | None:
 
 
 def _unexplained(job: Job, log: str, error_type: str) -> Cause:
-    """Returns what is known of a job that failed for another reason, as it was said."""
     return Cause(
         "job-failed",
         (explain_exit(job.exit_code) if job.exit_code is not None else error_type) or "Ray does not say why",
@@ -91,16 +83,9 @@ def failed_tasks(evidence: Evidence) -> Iterator[Finding]:
         its_cause = cause(failure)
         more = f"; {len(tasks)} tasks of this name failed so" if len(tasks) > 1 else ""
         name = evidence.job_name(job_id)
-        yield Finding(
-            its_cause.id,
-            sentence(its_cause.what),
-            sentence(f"job {name}, {failure.place}" if failure.place else f"job {name}"),
-            sentence(its_cause.why + more),
-            sentence(its_cause.hint),
-            Weight.PART_FAILED,
-            at=tasks[0].since,
-            job=name,
-        )
+        place = f"job {name}, {failure.place}" if failure.place else f"job {name}"
+        its_cause = replace(its_cause, why=its_cause.why + more)
+        yield _finding(its_cause, place, Weight.PART_FAILED, name, tasks[0].since)
 
 
 def dead_actors(evidence: Evidence) -> Iterator[Finding]:
@@ -113,24 +98,15 @@ def dead_actors(evidence: Evidence) -> Iterator[Finding]:
     for actor in evidence.actors:
         by_job = _explained_by_job(evidence, actor.job_id)
         by_task = (actor.job_id, actor.name) in explained_by_tasks
-        if actor.state != "DEAD" or _is_meant(actor) or by_job or by_task:
+        is_meant = actor.reason in _MEANT or "INTENDED" in actor.cause
+        if actor.state != "DEAD" or is_meant or by_job or by_task:
             continue
-        failure = of_actor(actor)
-        its_cause = cause(failure)
         name = evidence.job_name(actor.job_id)
-        yield Finding(
-            its_cause.id,
-            sentence(its_cause.what),
-            sentence(f"job {name}"),
-            sentence(its_cause.why),
-            sentence(its_cause.hint),
-            Weight.PART_FAILED,
-            job=name,
-        )
+        yield _finding(cause(of_actor(actor)), f"job {name}", Weight.PART_FAILED, name)
 
 
-def _is_meant(actor: Actor) -> bool:
-    return actor.reason in _MEANT or "INTENDED" in actor.cause
+def _finding(its: Cause, where: str, weight: Weight, job: str, at: float = 0.0) -> Finding:
+    return Finding(its.id, its.what, where, its.why, its.hint, weight, at, job)
 
 
 def _explained_by_job(evidence: Evidence, job_id: str) -> bool:

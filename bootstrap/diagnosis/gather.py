@@ -30,7 +30,7 @@ _MOST_PODS, _LINES_OF_POD = 20, "200"
 # What could not be read is told in so many characters at most.
 _LONGEST = 2_000
 
-# What a stranger's answer raises where it is not as Ray's is.
+# What an answer raises that is not as Ray's is.
 _ODD = (KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError)
 
 Ask = Callable[[], Any]
@@ -59,7 +59,7 @@ class _Answers:
         def answer(name: str, ask: Ask) -> None:
             try:
                 answers.put((name, ask(), None))
-            # It is a stranger's answer, of any shape: what is wrong with one may not end the others.
+            # An answer may be of any shape: what is wrong with one may not end the others.
             except Exception as error:
                 answers.put((name, None, error))
 
@@ -82,7 +82,6 @@ class _Answers:
         self.unread |= dict.fromkeys(left, f"no answer within {patience:g} s")
 
     def note(self, name: str, why: str) -> None:
-        """Notes why something is not, or not wholly, among the answers."""
         self.unread[name] = f"{self.unread[name]}; {why}" if name in self.unread else why
 
     def _keep(self, name: str, document: Any) -> None:
@@ -108,7 +107,6 @@ class _Answers:
         return understood
 
     def read(self, name: str, how: Callable[[Any], Any], otherwise: Any) -> Any:
-        """Returns the answer as it is understood."""
         if name not in self.documents:
             return otherwise
         try:
@@ -150,13 +148,10 @@ def gather(
         asks |= of_kubernetes(target.kubernetes.kube, pod)
     answers.ask(asks, _PATIENCE)
     jobs = sorted(answers.rows("jobs", tables.read_jobs), key=lambda each: each.started)
+    failed = [each for each in jobs if each.status == "FAILED"]
     logged = {
         each.submission_id: each
-        for each in [
-            *jobs[-_NEWEST:],
-            *_failed(jobs)[-_NEWEST_FAILED:],
-            *(each for each in jobs if _is(each, job)),
-        ]
+        for each in [*jobs[-_NEWEST:], *failed[-_NEWEST_FAILED:], *(each for each in jobs if _is(each, job))]
         # A job that has not come to a node has printed nothing.
         if each.node_id and (not job or _is(each, job))
     }
@@ -184,7 +179,7 @@ def _understood(answers: _Answers, jobs: Sequence[Job], logs: Mapping[str, str])
         "head_log": answers.documents.get("head's log") or "",
         "raylet_errors": answers.documents.get("raylets' errors") or "",
         "pods": answers.rows("pods", tables.read_named),
-        "events": answers.rows("events", tables.read_events),
+        "events": answers.rows("events", list),
         "rayjobs": answers.rows("RayJobs", tables.read_named),
     }
     # Last, for what could not be understood is told with what could not be read.
@@ -197,10 +192,6 @@ def _start(row: dict[str, Any]) -> float:
     """Returns when a job was started, in ms since 1970; 0 where its row does not say."""
     start = row.get("start_time")
     return start if isinstance(start, int | float) else 0
-
-
-def _failed(jobs: Sequence[Job]) -> list[Job]:
-    return [job for job in jobs if job.status == "FAILED"]
 
 
 def _is(job: Job, named: str) -> bool:

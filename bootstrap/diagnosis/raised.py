@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bootstrap.diagnosis.evidence import Actor, Task
 
@@ -61,39 +61,19 @@ _OF_TABLE = {
 
 
 @dataclass(frozen=True)
-class Raised:
-    """An exception that ended a program or a task.
-
-    Attributes:
-        name: its class, without the module; of a RayTaskError that of its cause.
-        message: its own words, which may be several lines.
-        cause: the exception within it, as where an actor died of it; empty where there is none.
-        tasks: the tasks that it came through, the outermost first; empty where the driver raised it.
-        place: the user's line that raised it, as in `train.py:12, in load`; empty where none is told.
-        text: all that was printed of it.
-        is_tasks: whether a task raised it, and the driver got it by Ray.
-    """
-
-    name: str
-    message: str
-    cause: str
-    tasks: tuple[str, ...]
-    place: str
-    text: str
-    is_tasks: bool = False
-
-
-@dataclass(frozen=True)
 class Failure:
     """A failure of a driver, a task or an actor that `causes` explains.
 
     Attributes:
-        name: the class of the exception by which Ray, or Python, tells of it, without the module.
-        message: its own words.
+        name: the class of the exception by which Ray, or Python, tells of it, without the module; of a
+            RayTaskError that of its cause.
+        message: its own words, which may be several lines.
         cause: an exception within it, as a line; empty where there is none.
         subject: who failed, as in `task parse`, `actor Model` or `the driver`.
         place: the user's line, as in `train.py:12, in load`; empty where none is known.
         text: all that was printed of it, and around it.
+        tasks: the tasks that an exception came through, the outermost first.
+        is_tasks: whether a task raised it, and the driver got it by Ray.
         attempts: how often a task was tried; 1 where it was not tried again.
         restarts: how often an actor was started again.
         unfinished: the names of the job's tasks that had not finished when it ended.
@@ -101,17 +81,19 @@ class Failure:
 
     name: str
     message: str
-    cause: str
-    subject: str
-    place: str
     text: str
+    cause: str = ""
+    subject: str = "the driver"
+    place: str = ""
+    tasks: tuple[str, ...] = ()
+    is_tasks: bool = False
     attempts: int = 1
     restarts: int = 0
     unfinished: Sequence[str] = ()
 
 
 def of_driver(
-    raised: Raised, log: str, tasks: Sequence[Task], actors: Sequence[Actor], unfinished: Sequence[str]
+    raised: Failure, log: str, tasks: Sequence[Task], actors: Sequence[Actor], unfinished: Sequence[str]
 ) -> Failure:
     """Returns the failure of a job whose driver ended with an exception.
 
@@ -130,12 +112,9 @@ def of_driver(
         subject = f"task {of_its_kind[0].name}"
     else:
         subject = "a task" if raised.is_tasks else "the driver"
-    return Failure(
-        name=raised.name,
-        message=raised.message,
-        cause=raised.cause,
+    return replace(
+        raised,
         subject=subject,
-        place=raised.place,
         text="\n".join([raised.text, task.error if task else "", log]),
         attempts=task.attempt + 1 if task else 1,
         restarts=actor.restarts if actor else 0,
@@ -144,7 +123,6 @@ def of_driver(
 
 
 def of_task(task: Task) -> Failure:
-    """Returns the failure of a task, as Ray's table has it."""
     raised = _raised(lines := task.error.partition("\nSystem error:")[0].splitlines(), _ends(lines)[-1:])
     is_rays = task.error_type in _OF_TABLE
     name, message = (raised.name, raised.message) if raised else ("an exception", last_words(task.error))
@@ -160,7 +138,6 @@ def of_task(task: Task) -> Failure:
 
 
 def of_actor(actor: Actor) -> Failure:
-    """Returns the failure of an actor, as Ray's table has it."""
     names = {
         "oom": "OutOfMemoryError",
         "runtime_env_failed": "RuntimeEnvSetupError",
@@ -169,9 +146,7 @@ def of_actor(actor: Actor) -> Failure:
     return Failure(
         name=names.get(actor.reason, "ActorDiedError"),
         message=actor.cause,
-        cause="",
         subject=f"actor {actor.name}",
-        place="",
         text=actor.cause,
         restarts=actor.restarts,
     )
@@ -184,7 +159,7 @@ def last_words(text: str) -> str:
     return next((line for line in lines if re.search(r"\w", line)), "")
 
 
-def last_raised(log: str) -> Raised | None:
+def last_raised(log: str) -> Failure | None:
     """Returns the exception that ended the program which printed `log`; None where none is in plain form."""
     lines = log.splitlines()
     traced = [at for at, line in enumerate(lines) if line == _TRACEBACK]
@@ -202,8 +177,7 @@ def last_raised(log: str) -> Raised | None:
     return _raised(lines, ends[-1:])
 
 
-def _raised(lines: Sequence[str], end: Sequence[int]) -> Raised | None:
-    """Returns the exception whose line is at `end`, which may be empty."""
+def _raised(lines: Sequence[str], end: Sequence[int]) -> Failure | None:
     if not end:
         return None
     name, message = _named(lines, end[0])
@@ -211,7 +185,7 @@ def _raised(lines: Sequence[str], end: Sequence[int]) -> Raised | None:
     is_tasks = bool(inner) and name == "RayTaskError"
     if is_tasks:
         name, message = _named(lines, inner[-1])
-    return Raised(
+    return Failure(
         name=name,
         message=message,
         cause=lines[inner[-1]] if inner and not is_tasks else "",

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
-import re
 import tarfile
 import time
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import count
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from bootstrap.diagnosis.evidence import Finding
 from bootstrap.diagnosis.gather import Gathered
@@ -86,22 +84,19 @@ def write(
     redactor = Redactor(secrets, is_secret=may_be_secret_name)
     files = _files(gathered, findings, versions, settings, redactor)
     files.insert(0, _File(MANIFEST, "this list", _manifest(files, redactor)))
-    content = _zip(files) if file.name.endswith(".zip") else _tar(files)
     try:
+        content = _packed(files, is_zip=file.name.endswith(".zip"))
         # It is 0600 from its first moment, and never another's file, whatever has come there meanwhile.
         descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(content)
+        except OSError:
+            file.unlink()
+            raise
     except OSError as error:
         raise InvalidArgument(
             f"--archive: {file} can't be written: {error.strerror}", hint="choose another place for it"
-        ) from None
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            file.unlink()
-        raise InvalidArgument(
-            f"--archive: {file} can't be written: {error.strerror}", hint="free some disk space"
         ) from None
     return redactor.counts.total()
 
@@ -117,7 +112,8 @@ def _files(
         return _File(name, holds, json.dumps(redactor.document(value), indent=2, ensure_ascii=False) + "\n")
 
     def log(name: str, holds: str, text: str) -> _File:
-        return _File(f"logs/{_safe(name)}.log", holds, redactor.text(text))
+        # Names of jobs are their users': none leads out of the archive's folder, and each stays its own.
+        return _File(f"logs/{quote(name, safe='')[:200]}.log", holds, redactor.text(text))
 
     explained = {
         "findings": [finding.document() for finding in findings],
@@ -138,18 +134,7 @@ def _files(
         files.append(log("raylets", "the ends of what the nodes' raylets printed as errors", text))
     for container, text in (documents.get("logs of pods") or {}).items():
         files.append(log(f"pod-{container}", f"the end of the log of {container}", text))
-    return _told_apart(files)
-
-
-def _told_apart(files: Sequence[_File]) -> list[_File]:
-    """Returns the files with a number in those names that others have already."""
-    apart: dict[str, _File] = {}
-    for file in files:
-        path = Path(file.name)
-        numbered = (f"{path.parent}/{path.stem}-{number}{path.suffix}" for number in count(2))
-        name = file.name if file.name not in apart else next(name for name in numbered if name not in apart)
-        apart[name] = replace(file, name=name)
-    return list(apart.values())
+    return files
 
 
 def _manifest(files: Sequence[_File], redactor: Redactor) -> str:
@@ -165,25 +150,17 @@ def _manifest(files: Sequence[_File], redactor: Redactor) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _safe(name: str) -> str:
-    """Returns a stranger's name as that of a file below the archive's folder."""
-    return re.sub(r"[^A-Za-z0-9_-]", "-", name)[:120]
-
-
-def _tar(files: Sequence[_File]) -> bytes:
+def _packed(files: Sequence[_File], *, is_zip: bool) -> bytes:
     target = io.BytesIO()
-    with tarfile.open(fileobj=target, mode="w:gz") as archive:
-        for file in files:
-            entry = tarfile.TarInfo(file.name)
-            content = file.text.encode(errors="replace")
+    contents = {file.name: file.text.encode(errors="replace") for file in files}
+    if is_zip:
+        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in contents.items():
+                archive.writestr(name, content)
+        return target.getvalue()
+    with tarfile.open(fileobj=target, mode="w:gz") as tar:
+        for name, content in contents.items():
+            entry = tarfile.TarInfo(name)
             entry.size, entry.mode, entry.mtime = len(content), 0o600, int(time.time())
-            archive.addfile(entry, io.BytesIO(content))
-    return target.getvalue()
-
-
-def _zip(files: Sequence[_File]) -> bytes:
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in files:
-            archive.writestr(file.name, file.text.encode(errors="replace"))
+            tar.addfile(entry, io.BytesIO(content))
     return target.getvalue()

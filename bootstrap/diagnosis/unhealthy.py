@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from bootstrap.diagnosis.evidence import Evidence, Finding, Row, Weight, sentence
+from bootstrap.diagnosis.evidence import Evidence, Finding, Row, Weight
 from bootstrap.kube.trouble import explain, waiting
 from rayside.ray.outcome import explain_exit
 
@@ -24,10 +24,10 @@ def ray_unreachable(evidence: Evidence) -> Iterator[Finding]:
     errors = [line for line in lines if "ERR" in line or "Error" in line] or lines
     yield Finding(
         evidence.ray.id,
-        sentence(evidence.ray.message),
+        evidence.ray.message,
         "Ray's head",
-        sentence(f"its log ends with: {errors[-1]}") if errors else "it left no log",
-        sentence(evidence.ray.hint),
+        f"its log ends with: {errors[-1]}" if errors else "it left no log",
+        evidence.ray.hint,
         Weight.CLUSTER,
     )
 
@@ -41,9 +41,9 @@ def dead_nodes(evidence: Evidence) -> Iterator[Finding]:
         recent = evidence.now - node.ended < _RECENT
         yield Finding(
             "node-dead",
-            f"node {sentence(node.address)} of Ray died",
-            f"node {sentence(node.node_id[:12])}",
-            sentence(f"{node.message or 'Ray does not say why'}; nodes alive: {alive}"),
+            f"node {node.address} of Ray died",
+            f"node {node.node_id[:12]}",
+            f"{node.message or 'Ray does not say why'}; nodes alive: {alive}",
             "./invokew status shows what is left; a pod of it that died: ./invokew diagnose --pod NAME",
             Weight.CLUSTER if recent else Weight.PAST,
             at=node.ended,
@@ -51,7 +51,6 @@ def dead_nodes(evidence: Evidence) -> Iterator[Finding]:
 
 
 def troubled_pods(evidence: Evidence) -> Iterator[Finding]:
-    """Yields a finding for each pod that can't run."""
     leaving = any("deletionTimestamp" in pod["metadata"] for pod in evidence.pods)
     for pod in evidence.pods:
         name = pod["metadata"]["name"]
@@ -64,10 +63,10 @@ def troubled_pods(evidence: Evidence) -> Iterator[Finding]:
         on = pod.get("spec", {}).get("nodeName")
         yield Finding(
             error.id,
-            sentence(what),
-            sentence(f"pod {name}, {f'node {on}' if on else 'on no node yet'}"),
-            sentence(why or waiting(pod)),
-            sentence(error.hint),
+            what,
+            f"pod {name}, {f'node {on}' if on else 'on no node yet'}",
+            why or waiting(pod),
+            error.hint,
             Weight.WAITING if makes_room else Weight.POD,
             pod=name,
         )
@@ -85,9 +84,9 @@ def restarted_containers(evidence: Evidence) -> Iterator[Finding]:
             times = "once" if restarts == 1 else f"{restarts} times"
             yield Finding(
                 "container-restarted",
-                sentence(f"container {container['name']} was restarted {times}, and runs again"),
-                sentence(f"pod {name}"),
-                sentence(_ending(ended, killed=killed)),
+                f"container {container['name']} was restarted {times}, and runs again",
+                f"pod {name}",
+                _ending(ended, killed=killed),
                 "raise resources.limits.memory, or have its tasks load less"
                 if ended["exitCode"] == _KILLED
                 else f"./invokew diagnose --pod {shlex.quote(name)} --archive pod.tar.gz keeps its logs",
@@ -109,9 +108,9 @@ def failed_rayjobs(evidence: Evidence) -> Iterator[Finding]:
         why = ": ".join(status[key] for key in ("reason", "message") if status.get(key))
         yield Finding(
             "rayjob-failed",
-            sentence(f"RayJob {name} failed"),
-            sentence(f"RayCluster {status.get('rayClusterName') or 'of none'}"),
-            sentence(why or "KubeRay does not say why"),
+            f"RayJob {name} failed",
+            f"RayCluster {status.get('rayClusterName') or 'of none'}",
+            why or "KubeRay does not say why",
             "correct what it names, and submit it again: ./invokew submit --job FILE.yaml",
             Weight.FAILED,
             job=status.get("jobId") or name,
@@ -119,7 +118,6 @@ def failed_rayjobs(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _ending(ended: Row, *, killed: bool) -> str:
-    """Returns how a container ended, with its last words."""
     if killed:
         code = ended["exitCode"]
         return f"it was killed, for it needed more than its limit of memory (OOMKilled, exit code {code})"

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from bootstrap.diagnosis.evidence import PENDING, RUNNING, Evidence, Finding, Node, Task, Weight, sentence
+from bootstrap.diagnosis.evidence import PENDING, RUNNING, Evidence, Finding, Node, Task, Weight
 from bootstrap.diagnosis.raised import last_words
 
 Amounts = Mapping[str, float]
@@ -43,9 +43,9 @@ def paused(evidence: Evidence) -> Iterator[Finding]:
         waiting = f"; waiting: {', '.join(kinds[:5])} ({len(others)} in all)" if others else ""
         yield Finding(
             identity,
-            sentence(what),
-            sentence(f"process {first.pid} on node {first.node_ip}"),
-            sentence(f"it {began} {first.since}, and keeps its CPU{waiting}"),
+            what,
+            f"process {first.pid} on node {first.node_ip}",
+            f"it {began} {first.since}, and keeps its CPU{waiting}",
             f"./invokew debug --job {shlex.quote(name)}",
             Weight.STUCK if others or drivers else Weight.WAITING,
             job=name,
@@ -74,8 +74,7 @@ def _pending(evidence: Evidence, tasks: Sequence[Task]) -> Finding | None:
 
     def finding(identity: str, what: str, why: str, hint: str, weight: Weight) -> Finding:
         where = f"job {job}, for {waited:.0f} s"
-        words = (sentence(what), sentence(where), sentence(why), sentence(hint))
-        return Finding(identity, *words, weight, at=task.since, job=job)
+        return Finding(identity, what, where, why, hint, weight, task.since, job)
 
     if any(map(_IN_GROUP.search, task.required)):
         if waited < _QUEUED:
@@ -126,7 +125,6 @@ def _pending(evidence: Evidence, tasks: Sequence[Task]) -> Finding | None:
 
 
 def pending_groups(evidence: Evidence) -> Iterator[Finding]:
-    """Yields a finding for each placement group that has not got its bundles."""
     for group in evidence.groups:
         if group.state not in ("PENDING", "RESCHEDULING") or evidence.has_ended(group.job_id):
             continue
@@ -151,9 +149,9 @@ def pending_groups(evidence: Evidence) -> Iterator[Finding]:
             continue
         yield Finding(
             identity,
-            sentence(f"placement group {group.name} waits for its bundles: {asked}"),
-            sentence(f"job {job}"),
-            sentence(why),
+            f"placement group {group.name} waits for its bundles: {asked}",
+            f"job {job}",
+            why,
             hint,
             Weight.STUCK,
             at=group.since,
@@ -175,9 +173,9 @@ def pending_jobs(evidence: Evidence) -> Iterator[Finding]:
             why = (job.message or "Ray does not say why") + _of_raylets(evidence)
         yield Finding(
             "job-not-started",
-            sentence(f"job {job.submission_id} has not started"),
+            f"job {job.submission_id} has not started",
             f"for {evidence.now - job.started:.0f} s",
-            sentence(why),
+            why,
             "./invokew logs --ray shows what its node says",
             Weight.STUCK,
             at=job.started,

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bootstrap.errors import NotSolved, OtherTarget
-from bootstrap.labs import needs
 from bootstrap.labs.copies import Copy
 from bootstrap.labs.exercise import Exercise
-from bootstrap.labs.lesson import Lesson
+from bootstrap.labs.lesson import Lesson, lacking
 from bootstrap.settings import POD
 from bootstrap.targets.target import Target
 from rayside.errors import MissingProgram, RaysideError
@@ -37,21 +35,16 @@ class Result:
         return asdict(self)
 
 
-def check_all(
-    lessons: Iterable[Lesson], target: Target, report: Callable[[str, str], None]
-) -> Iterable[Result]:
-    """Yields the result of each lab, checked in a new copy; `report` gets its name and what goes on."""
-    for lesson in lessons:
-        if why := cannot_run(lesson, target):
-            yield Result(lesson.name, target.instance.target, "skipped", 0.0, why)
-            continue
-        began = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="rayside-lab-") as home:
-            why = _why_not(lesson, Path(home), target, partial(report, lesson.name))
-        seconds = round(time.monotonic() - began, 1)
-        if not why and seconds > LONGEST:
-            why = f"it took {seconds:.0f} s, and a lab is for at most {LONGEST:.0f}"
-        yield Result(lesson.name, target.instance.target, "failed" if why else "passed", seconds, why)
+def checked(lesson: Lesson, target: Target, report: Callable[[str], None]) -> Result:
+    if why := cannot_run(lesson, target):
+        return Result(lesson.name, target.instance.target, "skipped", 0.0, why)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="rayside-lab-") as home:
+        why = _why_not(lesson, Path(home), target, report)
+    seconds = round(time.monotonic() - began, 1)
+    if not why and seconds > LONGEST:
+        why = f"it took {seconds:.0f} s, and a lab is for at most {LONGEST:.0f}"
+    return Result(lesson.name, target.instance.target, "failed" if why else "passed", seconds, why)
 
 
 def cannot_run(lesson: Lesson, target: Target) -> str:
@@ -71,13 +64,12 @@ def require_possible(lesson: Lesson, target: Target) -> None:
         # A workspace brings up none.
         hint = f"{up}, where Rayside was cloned" if target.instance.target == POD else up
         raise OtherTarget(f"it needs a cluster on {names}", hint=hint)
-    if lacking := needs.lacking(lesson.needs, target):
-        brings = " && ".join(need.brings for need in lacking.values())
-        raise MissingProgram(f"it needs {' and '.join(lacking)}", hint=brings)
+    if needs := lacking(lesson.needs):
+        brings = " && ".join(need.brings for need in needs.values())
+        raise MissingProgram(f"it needs {' and '.join(needs)}", hint=brings)
 
 
 def verify(exercise: Exercise, lesson: Lesson) -> None:
-    """Checks the learner's exercise. Raises NotSolved, and what else its code raises."""
     try:
         lesson.code.verify(exercise)
     finally:
@@ -87,10 +79,9 @@ def verify(exercise: Exercise, lesson: Lesson) -> None:
 def _why_not(lesson: Lesson, home: Path, target: Target, report: Callable[[str], None]) -> str:
     """Returns why the lab does not work as it should; empty where it does."""
     copy = Copy(lesson, home)
-    copy.make()
     exercise = Exercise(copy.folder, target, report)
     try:
-        _set_up(lesson, exercise)
+        set_up(lesson, copy, exercise)
         try:
             verify(exercise, lesson)
             return "its check passes before it is solved"
@@ -109,19 +100,13 @@ def _why_not(lesson: Lesson, home: Path, target: Target, report: Callable[[str],
     return ""
 
 
-def _set_up(lesson: Lesson, exercise: Exercise) -> None:
+def set_up(lesson: Lesson, copy: Copy, exercise: Exercise) -> None:
+    copy.make()
     if hasattr(lesson.code, "setup"):
         lesson.code.setup(exercise)
 
 
-def set_up(lesson: Lesson, copy: Copy, exercise: Exercise) -> None:
-    """Makes what is lacking of the copy, and what the lab's own `setup` makes."""
-    copy.make()
-    _set_up(lesson, exercise)
-
-
 def solve(lesson: Lesson, copy: Copy, exercise: Exercise) -> None:
-    """Solves the exercise: the solution's files, and what the lab's own `solve` does."""
     copy.solve()
     if hasattr(lesson.code, "solve"):
         lesson.code.solve(exercise)

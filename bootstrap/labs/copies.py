@@ -10,16 +10,22 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bootstrap import step
 from bootstrap.errors import UnsafeFolder
-from bootstrap.labs.lesson import Lesson
+from bootstrap.labs.lesson import Lesson, lessons
 from bootstrap.settings import ROOT
+from rayside.ray.metadata import WORKING_DIR
+from rayside.ray.records import Job
+from rayside.ray.state import Dashboard
 
 FOLDER = ROOT / "labs"
 _PROGRESS = ".lab.json"
+# Seconds. Ray gives a driver 3 to end by itself; a loaded machine takes longer for the rest.
+_ENDS_WITHIN = 60.0
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,6 @@ class Copy:
         return kept
 
     def solve(self) -> None:
-        """Makes it anew, with the files of the lab's solution; what was edited is kept."""
         self.reset()
         solution = self.lesson.folder / "solution"
         for source, copy in self._pairs(solution, sorted(solution.glob("*"))):
@@ -112,8 +117,7 @@ class Copy:
         try:
             document = json.loads((self.folder / _PROGRESS).read_text())
             steps_done = min(max(int(document["steps_done"]), 0), len(self.lesson.steps))
-            # Earlier versions did not count the checks.
-            checks_failed = max(int(document.get("checks_failed", 0)), 0)
+            checks_failed = max(int(document["checks_failed"]), 0)
             return Progress(steps_done, document["passed"] is True, checks_failed)
         except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return Progress()
@@ -139,7 +143,6 @@ class Copy:
         return kept
 
     def _contents(self) -> Iterator[Path]:
-        """Yields what is in it, without its record and what Python caches."""
         hidden = {_PROGRESS, "__pycache__"}
         return (
             path for path in self.folder.rglob("*") if not hidden & set(path.relative_to(self.folder).parts)
@@ -154,7 +157,6 @@ class Copy:
         return {copy: source for source, copy in self._pairs(self.lesson.folder, self.lesson.files)}
 
     def _pairs(self, root: Path, paths: list[Path]) -> list[tuple[Path, Path]]:
-        """Returns each file below `paths` with its place in the copy."""
         files = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("*")))]
         return [
             (file, self.folder / file.relative_to(root))
@@ -191,3 +193,39 @@ def _same(file: Path, original: Path | None) -> bool:
 def _copy(source: Path, copy: Path) -> None:
     copy.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(source, copy, follow_symlinks=False)
+
+
+# --- jobs that a learner has left running -------------------------------------------------
+
+# A task that waits for a debugger keeps its processor, and a small cluster has no other for the next lab.
+
+
+def running(dashboard: Dashboard, home: Path = FOLDER) -> dict[str, str]:
+    """Returns the lab of each running job from a copy of a lab in `home`, by the job's submission id.
+
+    Raises NotRunning.
+    """
+    names = {lesson.name for lesson in lessons()}
+    labs = {job.submission_id: _lab(job, home) for job in dashboard.jobs() if not job.ended}
+    return {submission_id: lab for submission_id, lab in labs.items() if lab in names}
+
+
+def end(dashboard: Dashboard, submission_ids: Collection[str]) -> None:
+    for submission_id in submission_ids:
+        dashboard.stop(submission_id)
+    step.until(
+        lambda: [job for job in dashboard.jobs() if job.submission_id in submission_ids and not job.ended],
+        lambda still_running: not still_running,
+        _ENDS_WITHIN,
+    )
+
+
+def _lab(job: Job, home: Path) -> str:
+    """Returns the name of the folder in `home` that a job was submitted from; empty where it was not.
+
+    Where jobs have users, several people submit them, and none is the learner's.
+    """
+    folder = Path(job.metadata.get(WORKING_DIR) or "")
+    is_below = folder != home and folder.is_relative_to(home) and ".." not in folder.parts
+    # A folder below a copy is the lab's too: lab 18 submits one.
+    return folder.relative_to(home).parts[0] if is_below and not job.user else ""

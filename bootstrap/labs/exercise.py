@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 
 from bootstrap import step
 from bootstrap.errors import NotSolved, RayDied
-from bootstrap.labs import scripted_editor
 from bootstrap.labs.copies import Copy
 from bootstrap.labs.lesson import Lesson
 from bootstrap.targets.cluster_job import ClusterJob, attach_options
@@ -21,8 +20,10 @@ from bootstrap.targets.target import Target
 from rayside import yaml_file
 from rayside.client.commands import Place
 from rayside.client.scripted import run_sync
+from rayside.client.session import Connect
 from rayside.dap.additions import ALWAYS
-from rayside.dap.client import SourceBreakpoint
+from rayside.dap.client import Client, SourceBreakpoint
+from rayside.dap.framing import Message
 from rayside.errors import NotRunning
 from rayside.plain import printed
 from rayside.ray import jobs
@@ -67,14 +68,12 @@ class Exercise:
         raise NotSolved(message, hint=hint)
 
     def require(self, condition: object, message: str, hint: str) -> None:
-        """Raises NotSolved unless `condition` is true."""
         if not condition:
-            raise NotSolved(message, hint=hint)
+            self.not_solved(message, hint)
 
     # --- the learner's files --------------------------------------------------------------
 
     def text(self, name: str) -> str:
-        """Returns a file of the learner's copy. Raises NotSolved where it is gone."""
         try:
             return (self.folder / name).read_text()
         except (OSError, UnicodeDecodeError) as error:
@@ -88,7 +87,6 @@ class Exercise:
         (self.folder / name).write_text(text.replace(old, new))
 
     def answer(self, name: str) -> Any:
-        """Returns a value of `answers.yaml`. Raises NotSolved while it is empty."""
         answers = yaml_file.read(self.folder / ANSWERS)
         value = answers.get(name) if isinstance(answers, Mapping) else None
         self.require(
@@ -162,7 +160,6 @@ class Exercise:
         return Run(submission_id, job.status, job.exit_code, self.dashboard.output(submission_id))
 
     def run(self, entrypoint: str, *, patience: float = PATIENCE, **options: Any) -> Run:
-        """Submits a job, with the options of `submit`, and returns it when it has ended."""
         return self.wait(self.submit(entrypoint, **options), patience=patience)
 
     def succeeded(self, run: Run) -> Run:
@@ -214,16 +211,13 @@ class Exercise:
         messages: list[dict[str, Any]] = []
         if points:
             absolute = {str(self.folder / name): specs for name, specs in points.items()}
-            port = self.target.instance.ports.relay
-            options = replace(
-                options, connect=scripted_editor.connecting(port, absolute, messages, self.report)
-            )
+            connect = connecting(self.target.instance.ports.relay, absolute, messages, self.report)
+            options = replace(options, connect=connect)
         watch = ClusterJob(self.dashboard, submission_id)
         document = run_sync(options, watch, evaluate=evaluate, timeout=timeout, on_event=self.report)
         return {**document, "messages": messages} if points else document
 
     def line(self, name: str, text: str) -> int:
-        """Returns the number of the one line of a file of the copy that has that text."""
         numbers = [at for at, line in enumerate(self.text(name).splitlines(), 1) if text in line]
         self.require(len(numbers) == 1, f"{name} has {len(numbers)} lines with {text!r}", self.brought_back)
         return numbers[0]
@@ -232,7 +226,7 @@ class Exercise:
     def untouched(self, lab: Path) -> Iterator[Exercise]:
         """Yields an exercise on the files that the lab in that folder begins with.
 
-        What a learner saw is compared with what these do, for the learner has mended the others. Its jobs
+        What a learner saw is compared with what these do, for the learner has repaired the others. Its jobs
         are of this exercise too.
         """
         with tempfile.TemporaryDirectory(prefix="rayside-lab-") as home:
@@ -248,3 +242,42 @@ class Exercise:
             for name in self._submitted:
                 if name not in ended:
                     self.dashboard.stop(name)
+
+
+class _Editor(Client):
+    """A connection to the relay that sets `points` when it attaches."""
+
+    points: Mapping[str, Sequence[SourceBreakpoint]]
+
+    async def attach(self, **options: Any) -> Message:
+        return await super().attach(breakpoints=self.points, **options)
+
+
+def connecting(
+    port: int,
+    points: Mapping[str, Sequence[SourceBreakpoint]],
+    messages: list[dict[str, Any]],
+    report: Callable[[str], None],
+) -> Connect:
+    """Returns what connects to the relay at that port of this machine.
+
+    Into `messages` goes what logpoints say: `{"task", "line", "text"}` each, in the order they came.
+    """
+
+    async def connect(*, on_event: Callable[[Message], None]) -> Client:
+        def hear(event: Message) -> None:
+            body = event.get("body") or {}
+            # Without `redirectOutput` nothing else that the relay sends has `data`.
+            if event.get("event") == "output" and "data" in body:
+                task = body["data"]["ray"]["task"]
+                for line in str(body["output"]).splitlines():
+                    text = line.partition(": ")[2]  # behind the task's title
+                    messages.append({"task": task, "line": body.get("line"), "text": text})
+                    report(f"{task} says: {text}")
+            on_event(event)
+
+        editor = await _Editor.connect("127.0.0.1", port, on_event=hear)
+        editor.points = points
+        return editor
+
+    return connect

@@ -52,13 +52,11 @@ def offer_profilers(target: Target, report: Report, folder: Path) -> None:
 
 
 def mprof(target: Target, report: Report) -> tuple[list[str], dict[str, str]]:
-    """Returns the command of `mprof` on this machine, and its variables. Raises NoNetwork, CommandFailed."""
     folder = _installed(target, PLOTS, [], report)
     return [sys.executable, "-m", "mprof"], {"PYTHONPATH": str(folder), "MPLBACKEND": "agg"}
 
 
 def offer_mprof(target: Target, report: Report, folder: Path) -> None:
-    """Writes the program `mprof` into the folder of the labs. Raises as `mprof`."""
     command, variables = mprof(target, report)
     words = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
     file = folder / "mprof"

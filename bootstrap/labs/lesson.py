@@ -10,12 +10,13 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 
+from bootstrap.machine import installed
 from bootstrap.settings import ROOT
 from rayside.errors import InvalidArgument
 
@@ -73,17 +74,15 @@ class Lesson:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Returns the targets on which it makes sense."""
         return tuple(self.code.TARGETS)
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Returns the names, of needs.py, of what it needs besides a cluster."""
+        """Returns the names, of `NEEDS`, of what it needs besides a cluster."""
         return tuple(getattr(self.code, "NEEDS", ()))
 
     @cached_property
     def code(self) -> ModuleType:
-        """Returns its `lab.py`, imported."""
         spec = importlib.util.spec_from_file_location(f"lab_{self.name[:2]}", self.folder / "lab.py")
         assert spec and spec.loader
         module = importlib.util.module_from_spec(spec)
@@ -96,7 +95,6 @@ class Lesson:
 
 
 def lessons(folder: Path = FOLDER) -> list[Lesson]:
-    """Returns all labs, in their order."""
     return [Lesson(file.parent) for file in sorted(folder.glob("*/lab.py"))]
 
 
@@ -118,3 +116,40 @@ def find(name: str, known: Sequence[Lesson]) -> Lesson:
         else "./invokew labs lists all"
     )
     raise InvalidArgument(f"there is no lab {name!r}", hint=hint)
+
+
+# --- what labs need besides a cluster -----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Need:
+    """`is_there` looks; `brings` is the command that brings it."""
+
+    is_there: Callable[[], bool]
+    brings: str
+
+
+def _program(name: str) -> Need:
+    packages = " ".join(PROGRAMS[name])
+    return Need(lambda: installed(name) is not None, f"sudo apt-get install {packages}")
+
+
+def _module(name: str) -> Need:
+    """Returns the need of a module that this Python, that of .venv, has to have."""
+    brings = f".venv/bin/python -m pip install {name}"
+    return Need(lambda: importlib.util.find_spec(name) is not None, brings)
+
+
+# Programs, and Debian's packages that have them; `./invokew doctor --fix --tests` installs them, for CI.
+PROGRAMS = {
+    "cc": ("gcc", "libc6-dev"),
+    "gdb": ("gdb", "python3-dbg"),
+    "prometheus": ("prometheus",),
+    "rsyslogd": ("rsyslog",),
+    "valgrind": ("valgrind",),
+}
+NEEDS = {"mypy": _module("mypy"), **{name: _program(name) for name in PROGRAMS}}
+
+
+def lacking(names: Iterable[str]) -> dict[str, Need]:
+    return {name: NEEDS[name] for name in names if not NEEDS[name].is_there()}

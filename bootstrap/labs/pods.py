@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,19 +34,14 @@ class Pods:
 
         Raises NotSolved where the file has no pod of this lab.
         """
-        document = yaml_file.read(self.exercise.folder / name)
-        document = document if isinstance(document, Mapping) else {}
-        metadata = document.get("metadata")
-        metadata = metadata if isinstance(metadata, Mapping) else {}
-        labels, lab = metadata.get("labels"), self.exercise.folder.name
-        self.exercise.require(
-            document.get("kind") == "Pod"
-            and "name" in metadata
-            and isinstance(labels, Mapping)
-            and labels.get(LABEL) == lab,
-            f"{name} has no pod with the label {LABEL}: {lab}",
-            self.exercise.brought_back,
-        )
+        document, lab = yaml_file.read(self.exercise.folder / name), self.exercise.folder.name
+        try:
+            metadata = document["metadata"]
+            is_ours = document["kind"] == "Pod" and "name" in metadata and metadata["labels"][LABEL] == lab
+        except (KeyError, TypeError):
+            is_ours = False
+        message = f"{name} has no pod with the label {LABEL}: {lab}"
+        self.exercise.require(is_ours, message, self.exercise.brought_back)
         self.remove(str(metadata["name"]))
         self.kube.apply({**document, "metadata": {**metadata, "namespace": self.kube.namespace}})
         return str(metadata["name"])
@@ -88,7 +83,6 @@ class Pods:
         )
 
     def path(self, name: str) -> str:
-        """Returns the path of a pod in the API."""
         return f"{CORE}/namespaces/{self.kube.namespace}/pods/{name}"
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bootstrap import docker_engine, instance
@@ -156,14 +155,26 @@ def resolve(settings: Settings, shell: Shell, **purpose: bool) -> Plan:
         return of_new(settings, shell, **purpose)
     if recorded.target == POD and settings.target != "auto":
         raise _only_this(settings)
-    removal = f"./invokew down{recorded.verb_options} removes it"
+    hint = f"./invokew down{recorded.verb_options} removes it; or --name gives a second one"
     if settings.target not in ("auto", recorded.target):
         raise OtherTarget(
             f"the cluster {settings.name} is on the target {recorded.target}, not on {settings.target}",
-            hint=f"{removal}; or --name gives a second one",
+            hint=hint,
         )
-    if other := _other(settings, recorded):
-        raise InvalidSetting(other, hint=f"{removal}; or --name gives a second one")
+    made_with = {"namespace": recorded.namespace, "create": recorded.created, "user": recorded.user}
+    made_with |= {
+        "workspace_pod": bool(recorded.workspace_pod),
+        **{key: getattr(recorded, key) for key in THEIRS},
+    }
+    for key, value in made_with.items():
+        asked = getattr(settings, key)
+        # An earlier version recorded no user.
+        if asked not in (getattr(Settings(), key), value) and (value or key != "user"):
+            where = f" ({recorded.place})" if recorded.target == "cluster" else ""
+            raise InvalidSetting(
+                f"{key} is {asked}, and the cluster {settings.name}{where} was made with {value or 'none'}",
+                hint=hint,
+            )
     reason = "as asked" if settings.target != "auto" else "auto: it was made so"
     return of_record(settings, shell, recorded, reason, **purpose)
 
@@ -204,7 +215,6 @@ def of_instance(
 
 
 def of_record(settings: Settings, shell: Shell, recorded: Instance, reason: str, **purpose: bool) -> Plan:
-    """Returns the plan for a cluster that has a record."""
     # An earlier version recorded no user.
     user = recorded.user or configured(settings, recorded.target).user
     # Those of a place are for who looks at it.
@@ -215,14 +225,13 @@ def of_record(settings: Settings, shell: Shell, recorded: Instance, reason: str,
 
 
 def of_new(settings: Settings, shell: Shell, **purpose: bool) -> Plan:
-    """Returns the plan for a cluster that has no record. Raises as `resolve`."""
     if instance.in_workspace(settings.state_folder):
         raise _only_this(settings)
 
     def plan(name: str, reason: str, source: str = "") -> Plan:
         identity = configured(settings, name)
         if name == "cluster" and settings.context:
-            identity = _theirs(settings, _in_context(settings, identity))
+            identity = _in_context(settings, identity)
         identity = replace(identity, ports=_ports(settings, identity), source=source)
         return of_instance(settings, shell, identity, reason, **purpose)
 
@@ -266,33 +275,31 @@ def way(settings: Settings) -> str:
     return next((key for key in ("context", "ssh", "address") if getattr(settings, key)), "")
 
 
-def _theirs(settings: Settings, identity: Instance) -> Instance:
+def _in_context(settings: Settings, identity: Instance) -> Instance:
     """Returns the identity with the RayCluster that the context leads to; with none where it is to be made.
 
-    Raises as `heads.find`.
+    Its namespace is the one that the settings name, or else the context's. Raises as `heads.find`.
     """
+    from bootstrap.kube.kubeconfig import file_with
+
+    kubeconfig, namespace = file_with(settings.context)
+    if settings.namespace != Settings().namespace:
+        namespace = settings.namespace
+    identity = replace(
+        identity, context=settings.context, namespace=namespace, their_kubeconfig=str(kubeconfig)
+    )
     if settings.create:
         return replace(identity, address="")
     from bootstrap.kube import heads
     from bootstrap.kube.api import Kube
 
-    kube = Kube(Path(identity.their_kubeconfig), identity.context, identity.namespace)
+    kube = Kube(kubeconfig, identity.context, identity.namespace)
     pod = ""
     if settings.workspace_pod:
         from bootstrap.steps.workspace_pod import new_name
 
         pod = new_name(identity.user)
     return replace(identity, their_cluster=heads.find(kube, settings.ray_cluster), workspace_pod=pod)
-
-
-def _in_context(settings: Settings, identity: Instance) -> Instance:
-    """Returns the identity in the namespace that the settings name, or else the context."""
-    from bootstrap.kube.kubeconfig import file_with
-
-    kubeconfig, namespace = file_with(settings.context)
-    if settings.namespace != Settings().namespace:
-        namespace = settings.namespace
-    return replace(identity, context=settings.context, namespace=namespace, their_kubeconfig=str(kubeconfig))
 
 
 def _source(settings: Settings, identity: Instance) -> str:
@@ -342,5 +349,4 @@ def _ports(settings: Settings, known: Instance) -> Ports:
 
 
 def _free(first: int, taken: Collection[int]) -> Iterator[int]:
-    """Yields the ports from `first` on that are nobody's now."""
     return (port for port in range(first, 65536) if port not in taken and not port_holder(port))

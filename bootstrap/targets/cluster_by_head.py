@@ -88,7 +88,6 @@ class ClusterByHead(Cluster):
 
     @property
     def dashboard_port(self) -> int:
-        """Returns the dashboard's port on the head."""
         port = urlsplit(self.instance.address).port
         assert port, "the settings have one"
         return port
@@ -149,7 +148,6 @@ class ClusterByContext(ClusterByHead):
         )
 
     def require_debuggable(self) -> None:
-        """Raises as `require_rights`, and KubernetesTokens."""
         self.require_rights()
         if heads.takes_kubernetes_tokens(self.kube, self.instance.their_cluster):
             raise authentication.kubernetes_tokens(self.instance.place)

@@ -14,7 +14,7 @@ from bootstrap.step import Step
 from bootstrap.steps.creation_preflight import CreationPreflight
 from bootstrap.steps.engine import Engine
 from bootstrap.steps.kuberay import OperatorManifest
-from bootstrap.steps.machine_checks import Disk, Ports, Python, System
+from bootstrap.steps.machine_checks import Disk, Python, System
 from bootstrap.steps.namespace import Namespace
 from bootstrap.steps.network_policies import NetworkPolicies
 from bootstrap.steps.pull_secret import PullSecret
@@ -58,7 +58,6 @@ class ClusterCreated(OnKubernetes):
         return [System(), Python(), self.disk, *self._engine, *self.free_ports.each(), self.environment]
 
     def present(self) -> bool:
-        """Returns whether its forwards run; then it holds its ports."""
         return bool(self.forwards.leftovers())
 
     @cached_property
@@ -104,10 +103,6 @@ class ClusterCreated(OnKubernetes):
     @property
     def _engine(self) -> list[Step]:
         return [Engine(self.shell, installs=False)] if self.delivery.takes_engine else []
-
-    @cached_property
-    def free_ports(self) -> Ports:
-        return Ports(self.ports, self.present)
 
     @property
     def before_the_record(self) -> tuple[str, ...]:

@@ -24,7 +24,6 @@ class ClusterJob:
     user: str = ""
 
     def job(self) -> JobState | None:
-        """Returns its state; None where there is none. Raises NotRunning when Ray has gone."""
         job = self.submitted()
         return JobState(job.submission_id, job.status, job.ended) if job else None
 

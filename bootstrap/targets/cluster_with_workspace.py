@@ -57,7 +57,6 @@ class ClusterWithWorkspace(ClusterByContext):
         return BesideAccess(self)
 
     def require_rights(self) -> None:
-        """Raises Forbidden, and ImagesOutOfReach."""
         if self.delivery.refusal:
             raise self.delivery.refusal
         rights.require(self.kube, rights.WORKSPACE_POD)

@@ -13,7 +13,7 @@ from bootstrap.steps.machine_checks import Python, System
 from bootstrap.steps.preflight import Preflight
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.steps.their_ray import TheirRay
-from bootstrap.targets.on_this_machine import AccessFromHere, OnThisMachine, PortStep
+from bootstrap.targets.on_this_machine import AccessFromHere, OnThisMachine
 from rayside.ray import jobs
 
 
@@ -46,12 +46,7 @@ class Cluster(OnThisMachine):
         return []
 
     @property
-    def relay(self) -> PortStep:
-        return self.relay_here
-
-    @property
     def relay_steps(self) -> list[Step]:
-        """Returns the steps that make the relay, and lead to it."""
         return [self.relay]
 
     def machine(self) -> list[Step]:
@@ -95,6 +90,3 @@ class ClusterAccess(AccessFromHere):
         if not job.debug:
             return job
         return replace(job, debug=replace(job.debug, packages=self.target.debugpy.packages))
-
-    def log(self) -> str:
-        return self.require().head_log()

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bootstrap.errors import NotARayJob
 from bootstrap.instance import Instance
@@ -21,6 +21,7 @@ from bootstrap.step import Report, until
 from bootstrap.steps.forwards import Forwards
 from bootstrap.steps.kubectl_contexts import UserContext
 from bootstrap.steps.ray_cluster import DASHBOARD_PORT, KubeRayToken, WorkspacePassword, secret
+from bootstrap.targets.target import Access
 from rayside.errors import CommandFailed, NotRunning, RaysideError, SubmissionFailed
 from rayside.private_file import write_private
 from rayside.ray.jobs import Submission
@@ -35,7 +36,7 @@ _RETARGETED = 30.0
 
 
 @dataclass(frozen=True)
-class ForwardedAccess:
+class ForwardedAccess(Access):
     """Access to the Ray of a RayCluster, and to KubeRay's jobs; a target's `access` and `kubernetes`."""
 
     instance: Instance
@@ -45,12 +46,10 @@ class ForwardedAccess:
     shell: Shell
     program: Path  # kubectl-ray
     rays_programs: Path
-    needs: tuple[str, ...] = ("forwards", "ray-token", "ray-environment", "kuberay")
-    asks_for_token: bool = True
+    needs: ClassVar[tuple[str, ...]] = ("forwards", "ray-token", "ray-environment", "kuberay")
 
     @property
     def cluster(self) -> str:
-        """Returns the RayCluster that jobs go to, unless they make their own."""
         return self.instance.ray_cluster
 
     @cached_property
@@ -67,14 +66,6 @@ class ForwardedAccess:
 
     def dashboard(self) -> Dashboard:
         return KubeRayToken(self.instance, self.kube).dashboard()
-
-    def require(self) -> Dashboard:
-        dashboard = self.dashboard()
-        dashboard.version()
-        return dashboard
-
-    def completed(self, job: Submission) -> Submission:
-        return job
 
     def submit(self, job: Submission, submission_id: str) -> None:
         """Submits to the standing cluster, by a RayJob of that name. Raises as KubectlRay.submit."""
@@ -159,7 +150,6 @@ class ForwardedAccess:
         self._retarget(head_selector(ray_cluster))
 
     def _retarget(self, selector: str) -> None:
-        """Leads the forwards to another head, whose token is in the file. Raises NotRunning."""
         replace(self.forwards, selector=selector).retarget()
 
         def refusal() -> RaysideError | None:
@@ -184,7 +174,6 @@ class ForwardedAccess:
         return head_folder(self.require().jobs())
 
     def use_context(self) -> None:
-        """Makes its context kubectl's current one."""
         self.context.use()
 
     def kubectl(self, *arguments: str) -> list[str]:

@@ -85,7 +85,6 @@ class Kind(OnKubernetes):
         ]
 
     def present(self) -> bool:
-        """Returns whether the cluster exists, in whatever state; then it holds its ports, and its memory."""
         return kind_cluster.exists(self.instance.name)
 
     @property

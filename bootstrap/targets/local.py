@@ -8,7 +8,6 @@ from functools import cached_property
 from bootstrap.step import Step
 from bootstrap.steps.local_ray import Leftovers, RayHead
 from bootstrap.steps.machine_checks import Python, System
-from bootstrap.steps.relay import LocalRelay
 from bootstrap.steps.secret_file import SecretFile
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets.on_this_machine import AccessFromHere, OnThisMachine
@@ -57,10 +56,6 @@ class Local(OnThisMachine):
     def access(self) -> LocalAccess:
         return LocalAccess(self)
 
-    @property
-    def relay(self) -> LocalRelay:
-        return self.relay_here
-
     @cached_property
     def head(self) -> RayHead:
         return RayHead(self.shell, self.settings, self.instance, self.environment.programs)
@@ -68,8 +63,6 @@ class Local(OnThisMachine):
 
 @dataclass(frozen=True)
 class LocalAccess(AccessFromHere):
-    """Access to a Ray of this machine, at its own ports."""
-
     target: Local
     cluster: str = "local"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,7 +29,6 @@ from bootstrap.steps.ray_cluster import (
     RayCluster,
     WorkspacePassword,
 )
-from bootstrap.steps.ray_environment import RayEnvironment
 from bootstrap.targets.forwarded import ForwardedAccess
 from bootstrap.targets.target import Target
 from rayside.reach.supervisor import Forward
@@ -43,7 +42,7 @@ _PULLING = 1800.0
 
 
 @dataclass(frozen=True)
-class OnKubernetes(Target, ABC):
+class OnKubernetes(Target):
     """Makes KubeRay's stack where `kube` leads, from the images and tools of a source."""
 
     brings_example: bool = True
@@ -92,7 +91,6 @@ class OnKubernetes(Target, ABC):
 
     @cached_property
     def origin(self) -> Source:
-        """Returns the source of the images and tools."""
         return self.origin_with(lambda: self.extensions, nodes_pull=self.nodes_pull)
 
     @cached_property
@@ -112,11 +110,6 @@ class OnKubernetes(Target, ABC):
     def user_context(self) -> UserContext:
         return UserContext(self.shell, self.kubectl, self.kube)
 
-    @cached_property
-    def environment(self) -> RayEnvironment:
-        """Returns this machine's Ray environment: kubectl-ray runs its `ray`."""
-        return RayEnvironment(self.shell, self.settings.cache_folder, wheels=self.wheels)
-
     @property
     def wheels(self) -> Path | None:
         # Others need not be looked at for that: they hash all that images are made of.
@@ -124,7 +117,6 @@ class OnKubernetes(Target, ABC):
 
     @cached_property
     def forwards(self) -> Forwards:
-        """Returns the step that leads the instance's ports into the head's pod."""
         local = self.instance.ports
         ports = (
             Forward("dashboard", local.dashboard, DASHBOARD_PORT),
@@ -136,7 +128,6 @@ class OnKubernetes(Target, ABC):
 
     @property
     def ports(self) -> dict[str, int]:
-        """Returns the ports that have to be free for the cluster, by their settings."""
         return {f"{port.name}_port": port.local for port in self.forwards.ports}
 
     @property
@@ -159,7 +150,6 @@ class OnKubernetes(Target, ABC):
         )
 
     def operator_manifest(self, confined_to: str = "") -> OperatorManifest:
-        """Returns KubeRay's manifests, as OperatorManifest has them."""
         kustomization = self.origin.resolve("kuberay").path
         folders = (self.settings.cache_folder, self.kubectl, kustomization)
         return OperatorManifest(self.shell, *folders, self.images, confined_to)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -12,13 +12,12 @@ from bootstrap.sources.extensions import Extensions, this_platform
 from bootstrap.step import Step
 from bootstrap.steps import workspace
 from bootstrap.steps.cluster_file import ClusterFile
-from bootstrap.steps.machine_checks import Disk, Memory, Ports, Python
+from bootstrap.steps.machine_checks import Disk, Memory, Python
 from bootstrap.steps.ray_beside import RayBeside
-from bootstrap.steps.ray_environment import RayEnvironment
 from bootstrap.steps.relay import LocalRelay
 from bootstrap.steps.secret_file import SecretFile
 from bootstrap.steps.workspace import LocalWorkspace, WorkspaceFiles
-from bootstrap.targets.target import Target
+from bootstrap.targets.target import Access, Target
 from rayside.ray import jobs
 from rayside.ray.records import jobs_for
 from rayside.ray.state import Dashboard
@@ -36,7 +35,7 @@ class PortStep(Step, Protocol):
 
 
 @dataclass(frozen=True)
-class OnThisMachine(Target, ABC):
+class OnThisMachine(Target):
     """Makes the relay and the workspace for the Ray of `head`, which is the target's to give.
 
     `shared_files` says whether editors of this machine see the workers' own files; `opens` names the ports
@@ -61,20 +60,12 @@ class OnThisMachine(Target, ABC):
     # --- the steps that lead to others ---------------------------------------------------
 
     @cached_property
-    def environment(self) -> RayEnvironment:
-        return RayEnvironment(self.shell, self.settings.cache_folder, wheels=self.wheels)
-
-    @cached_property
     def cluster_file(self) -> ClusterFile:
         return ClusterFile(self.settings, self.instance, shared_files=self.shared_files)
 
     @property
-    @abstractmethod
     def relay(self) -> PortStep:
         """Returns the step behind which editors find the relay."""
-
-    @cached_property
-    def relay_here(self) -> LocalRelay:
         masked = self.masking
         return LocalRelay(self.shell, self.instance, self.head, masked, shared_files=self.shared_files)
 
@@ -97,7 +88,6 @@ class OnThisMachine(Target, ABC):
 
     @property
     def workspace(self) -> PortStep:
-        """Returns the step behind which browsers find the workspace."""
         return self.workspace_here
 
     @cached_property
@@ -109,14 +99,12 @@ class OnThisMachine(Target, ABC):
 
     @property
     def workspace_steps(self) -> list[Step]:
-        """Returns the steps that make the workspace; none where the settings want none."""
         if not self.has_workspace:
             return []
         return [self.extensions, self.workspace_files, self.password, self.workspace]
 
     @property
     def room(self) -> list[Step]:
-        """Returns the steps that see to what this machine needs to have."""
         return [Python(), self.memory, self.free_ports, self.disk]
 
     @cached_property
@@ -124,26 +112,20 @@ class OnThisMachine(Target, ABC):
         return Memory(self.settings, "min_memory_gib", self.present, too_small=larger_machine())
 
     @cached_property
-    def free_ports(self) -> Ports:
-        return Ports(self.ports, self.present)
-
-    @cached_property
     def disk(self) -> Disk:
         return Disk(self.settings, "min_disk_gib", self.present, too_small=larger_machine())
 
     @property
     def ports(self) -> dict[str, int]:
-        """Returns the ports that have to be free for the cluster, by their settings."""
         names = [name for name in self.opens if name != "workspace" or self.has_workspace]
         return {f"{name}_port": getattr(self.instance.ports, name) for name in names}
 
 
 @dataclass(frozen=True)
-class AccessFromHere:
+class AccessFromHere(Access):
     """Access to the Ray of such a target, at the address of its dashboard."""
 
     target: OnThisMachine
-    needs: tuple[str, ...] = ("ray",)
 
     @property
     def asks_for_token(self) -> bool:
@@ -158,9 +140,6 @@ class AccessFromHere:
 
     def require(self) -> Dashboard:
         return self.target.head.require()
-
-    def completed(self, job: jobs.Submission) -> jobs.Submission:
-        return job
 
     def submit(self, job: jobs.Submission, submission_id: str) -> None:
         head, ray = self.target.head, self.target.environment.programs / "ray"

@@ -119,17 +119,14 @@ class Place(ClusterCreated):
 
     @cached_property
     def size(self) -> Size:
-        """Returns what its pods request together; `pods` has each by itself."""
         return sum(self.pods, NOTHING)
 
     @property
     def pods(self) -> list[Size]:
-        """Returns what each of its pods requests."""
         return of_cluster(self.ray_cluster.manifest()["spec"])
 
     @property
     def ray_cluster(self) -> RayCluster:
-        """Returns the step that makes its RayCluster."""
         (cluster,) = [step for step in self._stack if isinstance(step, RayCluster)]
         return cluster
 

@@ -18,7 +18,7 @@ from bootstrap.step import Report, Status, Step, ready
 from bootstrap.steps.machine_checks import Python
 from bootstrap.steps.ray_beside import client_environment
 from bootstrap.steps.workspace import head_folder
-from bootstrap.targets.target import Target
+from bootstrap.targets.target import Access, Target
 from rayside.errors import NotRunning
 from rayside.ray import jobs
 from rayside.ray.state import Dashboard
@@ -74,11 +74,7 @@ class PodsRay:
         return client_environment(self)
 
     def check(self) -> Status:
-        """Returns that it is ready. Raises NotRunning, as nothing in the pod can start it."""
         return ready(f"Ray {self.dashboard().version()['ray_version']} at {self.url}")
-
-    def apply(self, report: Report) -> None:
-        self.require()
 
     def undo(self, report: Report) -> None:
         raise OtherTarget(
@@ -89,8 +85,6 @@ class PodsRay:
 
 @dataclass(frozen=True)
 class Pod(Target):
-    """The cluster of this pod. Nothing is made here."""
-
     @cached_property
     def access(self) -> PodAccess:
         return PodAccess(self.shell, PodsRay(self.instance))
@@ -109,12 +103,11 @@ class Pod(Target):
 
 
 @dataclass(frozen=True)
-class PodAccess:
+class PodAccess(Access):
     """Access to the Ray of this pod, by the addresses that all its containers share."""
 
     shell: Shell
     head: PodsRay
-    needs: tuple[str, ...] = ("ray",)
 
     @property
     def asks_for_token(self) -> bool:
@@ -130,9 +123,6 @@ class PodAccess:
 
     def dashboard(self) -> Dashboard:
         return self.head.dashboard()
-
-    def require(self) -> Dashboard:
-        return self.head.require()
 
     def completed(self, job: jobs.Submission) -> jobs.Submission:
         """Returns the job; on a Ray that others made, as its user's, with the debugger, which may lack."""
@@ -156,12 +146,6 @@ class PodAccess:
     def submit(self, job: jobs.Submission, submission_id: str) -> None:
         ray, job = self.head.programs / "ray", self.completed(job)
         jobs.submit(self.shell, ray, self.head.url, self.head.environment(), job, submission_id)
-
-    def log(self) -> str:
-        return self.require().head_log()
-
-    def workspace_password(self) -> str | None:
-        return None
 
     def open_folder(self) -> str:
         return head_folder(self.require().jobs())

@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 from bootstrap.instance import Instance
 from bootstrap.settings import BUNDLED, Settings
@@ -15,6 +16,8 @@ from bootstrap.sources.extensions import Extensions, variant
 from bootstrap.sources.source import Source
 from bootstrap.step import Step
 from bootstrap.steps.example_job import ExampleJob
+from bootstrap.steps.machine_checks import Ports
+from bootstrap.steps.ray_environment import RayEnvironment
 from rayside.ray.jobs import Submission
 from rayside.ray.state import Dashboard
 from rayside.relay.config import Masking
@@ -44,42 +47,53 @@ class Plan:
     architecture: str = ""
 
 
-class Access(Protocol):
+class Access(ABC):
     """Access to the Ray of a target, once its steps are ready."""
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Returns the names of the steps after which jobs can be submitted."""
+    # The steps after which jobs can be submitted.
+    needs: ClassVar[tuple[str, ...]] = ("ray",)
 
     @property
+    @abstractmethod
     def cluster(self) -> str:
         """Returns the name by which `submit --json` calls the cluster."""
 
+    @property
+    def asks_for_token(self) -> bool:
+        """Returns whether Ray asks for the token in the instance's file; the relay always does."""
+        return True
+
+    @abstractmethod
     def urls(self) -> dict[str, str | None]:
         """Returns the addresses of `workspace`, `dashboard` and `relay`; None for what it does without."""
 
+    @abstractmethod
     def dashboard(self) -> Dashboard:
         """Returns a client of Ray's dashboard, which may not answer. Raises NotRunning without a token."""
 
     def require(self) -> Dashboard:
         """Returns a client of Ray's dashboard, which answers. Raises NotRunning, RayDied."""
+        dashboard = self.dashboard()
+        dashboard.version()
+        return dashboard
 
     def completed(self, job: Submission) -> Submission:
         """Returns the job with what this Ray lacks for it. Raises what its steps raise."""
+        return job
 
+    @abstractmethod
     def submit(self, job: Submission, submission_id: str) -> None:
         """Submits a job, completed. Raises SubmissionFailed and what else `ray.jobs.submit` raises."""
 
-    @property
-    def asks_for_token(self) -> bool:
-        """Returns whether Ray asks for the token in the instance's file; the relay always does."""
-
     def log(self) -> str:
         """Returns what Ray's head has printed. Raises NotRunning."""
+        return self.require().head_log()
 
     def workspace_password(self) -> str | None:
         """Returns the workspace's password; None where there is none."""
+        return None
 
+    @abstractmethod
     def open_folder(self) -> str:
         """Returns the newest job's working_dir, as the workspace sees it. Raises as `require`."""
 
@@ -131,11 +145,24 @@ class Target(Plan, ABC):
     def present(self) -> bool:
         """Returns whether anything of the cluster is there: then it holds its ports, and its memory."""
 
+    @property
+    def ports(self) -> dict[str, int]:
+        """Returns the ports that have to be free for the cluster, by their settings."""
+        return {}
+
     # --- what targets have in common -----------------------------------------------------
+
+    @cached_property
+    def environment(self) -> RayEnvironment:
+        """Returns this machine's Ray environment, whose `ray` submits jobs."""
+        return RayEnvironment(self.shell, self.settings.cache_folder, wheels=self.wheels)
+
+    @cached_property
+    def free_ports(self) -> Ports:
+        return Ports(self.ports, self.present)
 
     @property
     def masking(self) -> Masking:
-        """Returns what the relay masks by the settings."""
         settings = self.settings
         return Masking(settings.masked_names, settings.masked_values, settings.mask_by_value)
 

@@ -32,10 +32,7 @@ _TOLD = 400
 
 
 def attach(settings: Settings, console: Console, id: str) -> None:
-    """Opens the processes of a job, an actor or a worker, and says of each what became of it.
-
-    Raises NotAttachable where none can be debugged, and JobNotFound.
-    """
+    """Opens the processes of a job, an actor or a worker, and says of each what became of it."""
     if not id.strip():
         raise InvalidArgument("no job, actor or worker was named", hint="./invokew status lists the jobs")
     target = choice.existing(settings, Shell())
@@ -53,8 +50,7 @@ def attach(settings: Settings, console: Console, id: str) -> None:
                 results |= {process.worker_id: why for process in closed}
     rows = [(process, results[process.worker_id]) for process in processes]
     documents = [_document(*row) for row in rows]
-    if not console.as_json:
-        _show(console, rows)
+    _show(console, rows)
     if not any(outcome.result in (_OPEN, OPENED) for _, outcome in rows):
         raise NotAttachable(
             f"of {id} nothing can be debugged now",
@@ -64,16 +60,12 @@ def attach(settings: Settings, console: Console, id: str) -> None:
         )
     if console.as_json:
         console.document({"id": id, "processes": documents})
-    else:
-        job = _anothers(dashboard, processes, user) if user else ""
-        console.result(f"\nNext: ./invokew debug{job} --break FILE:LINE, or attach an editor")
-
-
-def _anothers(dashboard: Dashboard, processes: Sequence[JobProcess], user: str) -> str:
-    """Returns the option by which `debug` shows the processes, where their job is another user's."""
+    # The option by which `debug` shows the processes, where their job is another user's.
     job_ids = {process.job_id for process in processes}
-    jobs = [job for job in dashboard.jobs() if job.job_id in job_ids and not sees(user, job.user)]
-    return f" --job {jobs[0].submission_id}" if jobs else ""
+    jobs = [job for job in dashboard.jobs() if job.job_id in job_ids] if user else []
+    others = next((job for job in jobs if not sees(user, job.user)), None)
+    option = f" --job {others.submission_id}" if others else ""
+    console.result(f"\nNext: ./invokew debug{option} --break FILE:LINE, or attach an editor")
 
 
 def _opened(dashboard: Dashboard, processes: Sequence[JobProcess], user: str) -> dict[str, Outcome]:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,6 @@ def written(settings: Settings, console: Console, file: Path, asked: Asked) -> M
 
 
 def require_linux() -> None:
-    """Raises InvalidArgument on any other system."""
     if not this_platform().startswith("linux/"):
         raise InvalidArgument(
             f"a bundle is made on Linux, and this is {this_platform()}", hint="make it on a Linux machine"
@@ -127,11 +127,6 @@ def _is_engine_like_this_machine() -> bool:
 
 
 def _emulation(source: str, architecture: str) -> list[Emulation]:
-    """Returns the step that looks for the emulator which this machine needs.
-
-    Raises MissingProgram where there is none, before anything that takes time; the step looks again, right
-    before images are built.
-    """
     if not architecture or f"linux/{architecture}" == this_platform():
         return []
     # Source `packages` unpacks Debian here. What an engine elsewhere emulates, only its builds tell.
@@ -144,10 +139,7 @@ def _emulation(source: str, architecture: str) -> list[Emulation]:
 
 
 def architecture_of(platform: str) -> str:
-    """Returns the architecture of one of `PLATFORMS`, as images call both; empty for this machine's.
-
-    Raises InvalidArgument.
-    """
+    """Returns the architecture of one of `PLATFORMS`, as images call both; empty for this machine's."""
     if platform == this_platform():
         return ""
     if platform not in PLATFORMS:
@@ -162,12 +154,10 @@ def inspect(console: Console, file: Path, key: str = "") -> None:
     """Shows what is in a bundle, and reads all of it; `key` is the setting `bundle_key`. Raises BadBundle."""
     bundle = Bundle.of(file)
     require_signed_by(bundle, key)
-    whole = _Whole(bundle)
-    with console.progress():
-        graph.up([whole], console)
+    with console.progress(), console.work("bundle", "contents of the bundle"):
+        bundle.require_whole(partial(console.note, "bundle"))
     if console.as_json:
         console.document(_document(file, bundle.manifest))
-        return
     manifest = bundle.manifest
     console.result(f"{file} is whole: {manifest.version}")
     console.result(f"bundle {manifest.digest[:12]}")
@@ -181,7 +171,6 @@ def inspect(console: Console, file: Path, key: str = "") -> None:
 
 
 def require_signed_by(bundle: Bundle, key: str) -> None:
-    """Checks who has signed a bundle, where a key is given."""
     if key:
         require_signature(str(bundle.archive.file), bundle.signature, bundle.manifest.text(), public_key(key))
 
@@ -204,22 +193,6 @@ def _signing(shell: Shell, signer: Path | None) -> Sign | None:
         return signature(shell, manifest.text(), signer, password, comment)
 
     return sign
-
-
-class _Whole:
-    """A bundle is whole."""
-
-    name, title, needs = "bundle", "contents of the bundle", ()
-
-    def __init__(self, bundle: Bundle) -> None:
-        self._bundle, self._is_whole = bundle, False
-
-    def check(self) -> step.Status:
-        return step.ready("whole") if self._is_whole else step.missing("not read yet")
-
-    def apply(self, report: step.Report) -> None:
-        self._bundle.require_whole(report)
-        self._is_whole = True
 
 
 def _contents(manifest: Manifest) -> list[tuple[str, str, int, str]]:
@@ -251,10 +224,7 @@ def _document(file: Path, manifest: Manifest) -> dict[str, Any]:
 
 
 def pythons_of(given: str) -> tuple[str, ...]:
-    """Returns the versions that are named, with commas between; default: this Python's.
-
-    Raises InvalidArgument.
-    """
+    """Returns the versions that are named, with commas between; default: this Python's."""
     versions = tuple(dict.fromkeys(filter(None, map(str.strip, given.split(","))))) or (this_python(),)
     for version in versions:
         number = tuple(map(int, version.split("."))) if re.fullmatch(r"3\.\d{1,2}", version) else ()

@@ -85,7 +85,6 @@ def launch_json(settings: Settings, console: Console) -> None:
     changed = launch_json.write(file, port=instance.ports.relay, token_file=token)
     if console.as_json:
         console.document({"file": str(file), "configuration": launch_json.NAME, "changed": changed})
-        return
     console.result(f"{file} {'now has' if changed else 'has'} the configuration {launch_json.NAME!r}")
     console.result(f"Next: start it in VS Code (F5), and paste the token: cat {token}")
 

@@ -64,7 +64,6 @@ class Suite:
 
 
 def suites() -> list[Suite]:
-    """Returns every suite, the quickest first."""
     shell, enable = Shell(), "./invokew doctor --fix --tests"
     return [
         Suite("unit"),
@@ -206,8 +205,7 @@ def bench(console: Console, name: str) -> int:
 def lock(settings: Settings, console: Console) -> None:
     """Writes the lock files: hashes of every package for every Python, and no registry's address.
 
-    It also writes the digests of the releases, extensions and images that can be reached. Raises BadChecksum
-    where one is recorded and another is published.
+    It also writes the digests of the releases, extensions and images that can be reached.
     """
     _install(console)
     shell, uv = Shell(), Path(sys.executable).with_name("uv")
@@ -230,7 +228,6 @@ def lock(settings: Settings, console: Console) -> None:
 
 
 def _pinned() -> dict[str, str]:
-    """Returns the requirements that the settings pin, and the lock file of each."""
     memory = f"memory-profiler=={MEMORY_PROFILER_VERSION}\npsutil\n"
     # tomli is named for all Pythons: pip installs for another Python by the conditions of its own.
     lines = f"line-profiler=={LINE_PROFILER_VERSION}\ntomli\n"
@@ -249,7 +246,6 @@ def _pinned() -> dict[str, str]:
 
 
 def _install(console: Console) -> None:
-    """Installs what tests and checks need into .venv, once for each content of its lock file."""
     lock_file, stamp = REQUIREMENTS / "dev.txt", Path(sys.prefix) / "dev.txt"
     if stamp.exists() and stamp.read_bytes() == lock_file.read_bytes():
         return
@@ -265,18 +261,15 @@ def foreground(command: Sequence[str], folder: Path = ROOT) -> int:
     """Runs a tool that has the terminal; at Ctrl-C it may end what it began. Returns its exit code."""
     interrupted = False
 
-    def by_the_terminal(number: int, frame: object) -> None:
-        """Notes the Ctrl-C; the terminal sends it to the tool, too."""
+    def noticed(number: int, frame: object) -> None:
         nonlocal interrupted
         interrupted = True
-
-    def by_a_signal(number: int, frame: object) -> None:
-        by_the_terminal(number, frame)
-        tool.send_signal(signal.SIGINT)
+        if number != signal.SIGINT:  # The terminal sends a Ctrl-C to the tool, too.
+            tool.send_signal(signal.SIGINT)
 
     tool = subprocess.Popen(command, cwd=folder)
-    answers = {signal.SIGINT: by_the_terminal, signal.SIGTERM: by_a_signal, signal.SIGHUP: by_a_signal}
-    before = {number: signal.signal(number, answer) for number, answer in answers.items()}
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, noticed) for number in numbers}
     try:
         code = tool.wait()
     finally:

@@ -20,7 +20,7 @@ from bootstrap.settings import DEBUGPY_VERSION, RAY_VERSION, WITH_LOGIN, Setting
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
 from bootstrap.targets.target import Target
-from bootstrap.verbs.paused import paused
+from bootstrap.verbs.relay_requests import paused
 from rayside.console import Console
 from rayside.errors import InvalidArgument, JobNotFound, RaysideError
 from rayside.plain import line
@@ -35,19 +35,9 @@ _LONG_PART = 12
 def diagnose(
     settings: Settings, console: Console, *, job: str | None, pod: str | None, archive: str | None
 ) -> None:
-    """Shows what failed or is stuck, the most important first, or of one job or pod.
-
-    Raises:
-        InvalidArgument: a pod is asked for where there is no Kubernetes, both a job and a pod, or the
-            archive can't be made.
-        JobNotFound, PodNotFound: it is not there, and nothing is left that tells of it.
-        NotRunning: there is no such cluster.
-    """
-    try:
-        file = Path(archive).expanduser() if archive else None
-    except RuntimeError:
-        hint = "write the folder out, as in /home/joe/diagnosis.zip"
-        raise InvalidArgument(f"--archive {archive}: its ~ is nobody's home", hint=hint) from None
+    """Shows what failed or is stuck, the most important first, or of one job or pod."""
+    # Unlike Path's own, it leaves a ~ that is nobody's home.
+    file = Path(os.path.expanduser(archive)) if archive else None  # noqa: PTH111
     if file:
         report_file.require_new(file)
     if job and pod:
@@ -62,24 +52,20 @@ def diagnose(
     results = findings(gathered.evidence, job=submission_id, pod=pod or "")
     if pod:
         _require_pod(gathered.evidence, pod, target)
-    document: dict[str, Any] = {
-        "findings": [{**each.document(), "hint": console.for_cluster(each.hint)} for each in results],
-        "unread": list(gathered.evidence.unread),
-    }
+    rows = [{**each.document(), "hint": console.for_cluster(each.hint)} for each in results]
+    document: dict[str, Any] = {"findings": rows, "unread": list(gathered.evidence.unread)}
     if file:
         redacted = _archive(file, gathered, results, target, settings)
         document["archive"] = {"file": str(file.absolute()), "redacted": redacted}
     if console.as_json:
         console.document(document)
-    else:
-        _show(console, results, gathered.evidence.unread)
-        if file:
-            console.result(f"\n{file} holds what was read; {redacted} secrets were taken out (MANIFEST.txt)")
-        console.result(f"\nNext: {results[0].hint}")
+    _show(console, results, gathered.evidence.unread)
+    if file:
+        console.result(f"\n{file} holds what was read; {redacted} secrets were taken out (MANIFEST.txt)")
+    console.result(f"\nNext: {results[0].hint}")
 
 
 def _show(console: Console, results: Sequence[Finding], unread: Sequence[str]) -> None:
-    """Prints a paragraph for each finding, and what could not be read."""
     for number, finding in enumerate(results):
         where = f" ({finding.where})" if finding.where else ""
         console.result(f"{finding.what[:1].upper()}{finding.what[1:]}{where}", style="header")
@@ -109,7 +95,6 @@ def _known_job(evidence: Evidence, job: str) -> str:
 
 
 def _require_pod(evidence: Evidence, pod: str, target: Target) -> None:
-    """Raises PodNotFound where there is no such pod."""
     if any(each["metadata"]["name"] == pod for each in evidence.pods):
         return
     assert target.kubernetes is not None
@@ -133,14 +118,8 @@ def _archive(
         "source": target.instance.source,
         "command": sys.argv[1:],
     }
-    return report_file.write(
-        file,
-        gathered,
-        results,
-        versions,
-        {name: str(value) for name, value in vars(settings).items()},
-        _secrets(target, settings),
-    )
+    values = {name: str(value) for name, value in vars(settings).items()}
+    return report_file.write(file, gathered, results, versions, values, _secrets(target, settings))
 
 
 def _secrets(target: Target, settings: Settings) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from bootstrap import graph, step
 from bootstrap.codespaces import Codespace
 from bootstrap.given_settings import parse
-from bootstrap.labs import needs
+from bootstrap.labs.lesson import PROGRAMS
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Appliable, Condition, Status, Step
@@ -23,11 +23,10 @@ from rayside.errors import MACHINE, RaysideError
 def doctor(
     settings: Settings, console: Console, *, target: str | None = None, fix: bool = False, tests: bool = False
 ) -> int:
-    """Shows the findings, with `fix` after mending what can be mended; returns 0, or 3 where one is not ok.
+    """Shows the findings, with `fix` once more after repairs; returns 0, or 3 where one is not ok.
 
-    `target` overrides that of the settings; with `auto` an engine that can be installed here counts
-    as one that answers. `tests` looks at what the test suites need too. Raises
-    UnknownTarget.
+    `target` overrides that of the settings; with `auto` an engine that can be installed here counts as one
+    that answers. `tests` looks at what the test suites need too.
     """
     by_default = settings.target
     if target is not None:
@@ -44,13 +43,13 @@ def doctor(
         steps.append(PortsPrivate(codespace, paths))
     if tests:
         steps += [program(shell, name) for name in PACKAGES if name != "debootstrap"]
-        steps += [DebianProgram(shell, name, packages) for name, packages in needs.PROGRAMS.items()]
+        steps += [DebianProgram(shell, name, packages) for name, packages in PROGRAMS.items()]
     statuses = graph.check(steps)
     if fix:
         with console.progress():
             for each in steps:
                 if statuses[each.name].condition is not Condition.READY:
-                    statuses[each.name] = _mended(each, console, shell)
+                    statuses[each.name] = _repaired(each, console, shell)
     on = chosen.instance.target
     named = "" if on == by_default else f" --target {on}"
     command = f"./invokew doctor --fix{named}{' --tests' if tests else ''}"
@@ -58,15 +57,14 @@ def doctor(
     ok = all(finding["ok"] for finding in findings)
     if console.as_json:
         console.document({"ok": ok, "findings": findings})
-    else:
-        _show(console, findings)
+    _show(console, findings)
     return 0 if ok else MACHINE
 
 
-def _mended(each: Step, console: Console, shell: Shell) -> Status:
+def _repaired(each: Step, console: Console, shell: Shell) -> Status:
     """Makes a step ready where it can be made, and returns the status of a new look.
 
-    It looks again even where it can't be made: what an earlier step made may have mended this one, too.
+    It looks again even where it can't be made: what an earlier step made may have repaired this one, too.
     """
     try:
         if isinstance(each, Appliable):

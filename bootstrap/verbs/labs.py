@@ -6,12 +6,13 @@ import contextlib
 import os
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bootstrap.errors import NotSolved, RayDied, UnsafeFolder
-from bootstrap.labs import checking, left
+from bootstrap.errors import NotSolved, RayDied
+from bootstrap.labs import checking, copies
 from bootstrap.labs.copies import Copy, Progress
 from bootstrap.labs.exercise import Exercise
 from bootstrap.labs.lesson import Lesson, find, lessons
@@ -29,41 +30,37 @@ _ASKS_TO_GO_ON = "\nEnter goes on, q leaves: "
 _NOT_DONE = {2, 3, 4, 6, 126, 127, 130}
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The options of `lab`."""
-
-    name: str | None
-    step: str | None = None
-    check: bool = False
-    solve: bool = False
-    reset: bool = False
-    all: bool = False
-    update: Path | None = None
-
-
-def lab(settings: Settings, console: Console, asked: Asked) -> int:
-    """Does what the options say; returns the exit code. Raises InvalidArgument."""
-    if asked.all:
-        if asked.name or asked.step or asked.solve or asked.update or asked.check == asked.reset:
+def lab(
+    settings: Settings, console: Console, name: str | None, *, all: bool, update: Path | None, **asked: Any
+) -> int:
+    """Does the one of `step`, `check`, `solve` and `reset` that was asked for; returns the exit code."""
+    given = {option: value for option, value in {**asked, "update": update}.items() if value}
+    if all:
+        if name or [*given] not in (["check"], ["reset"]):
             raise InvalidArgument(
                 "--all goes with --check or with --reset, and with nothing else",
                 hint="./invokew lab --all --check",
             )
-        return check_all(settings, console) if asked.check else reset_all(settings, console)
-    if bool(asked.step) + asked.check + asked.solve + asked.reset + bool(asked.update) > 1:
+        if "check" in given:
+            return check_all(settings, console)
+        begun = [copy for copy in map(Copy, lessons()) if copy.exists]
+        reset(settings, console, begun, everything=True)
+        return 0
+    if len(given) > 1:
         raise InvalidArgument(
             "--step, --check, --solve, --reset and --update are five commands", hint="give one of them"
         )
-    if not asked.name:
+    if not name:
         raise InvalidArgument("no lab was named", hint="./invokew labs lists them")
-    if asked.update:
-        update(console, find(asked.name, lessons()), asked.update)
-        return 0
-    if asked.step:
-        return run_step(settings, console, find(asked.name, lessons()), asked.step)
-    does = check if asked.check else solve if asked.solve else reset if asked.reset else follow
-    does(settings, console, find(asked.name, lessons()))
+    lesson = find(name, lessons())
+    if "step" in given:
+        return run_step(settings, console, lesson, given["step"])
+    if update:
+        take_over(console, lesson, update)
+    elif "reset" in given:
+        reset(settings, console, [Copy(lesson)], everything=False)
+    else:
+        (check if "check" in given else solve if "solve" in given else follow)(settings, console, lesson)
     return 0
 
 
@@ -72,7 +69,6 @@ def list_labs(settings: Settings, console: Console) -> None:
     rows = [(lesson, Copy(lesson).progress()) for lesson in lessons()]
     if console.as_json:
         console.document([_document(lesson) for lesson, _ in rows])
-        return
     console.table(
         ("lab", "passed", "on", "about"),
         [
@@ -96,7 +92,7 @@ def check_all(settings: Settings, console: Console) -> int:
     with console.progress():
         for lesson in lessons():
             console.started(lesson.name, lesson.name)
-            (result,) = checking.check_all([lesson], target, console.note)
+            result = checking.checked(lesson, target, partial(console.note, lesson.name))
             outcome = {"passed": "done", "skipped": "kept"}.get(result.status, "failed")
             detail = f"{result.status}, {result.why}" if result.why else result.status
             console.finished(lesson.name, lesson.name, outcome, detail)
@@ -104,55 +100,26 @@ def check_all(settings: Settings, console: Console) -> int:
     failed = [result.name for result in results if result.status == "failed"]
     if console.as_json:
         console.document({"labs": [result.document() for result in results]})
-    else:
-        console.result(
-            f"failed: {', '.join(failed)}" if failed else "every lab can be done here, or says why not"
-        )
+    console.result(
+        f"failed: {', '.join(failed)}" if failed else "every lab can be done here, or says why not"
+    )
     return 1 if failed else 0
 
 
-def reset_all(settings: Settings, console: Console) -> int:
-    """Makes the copies of all labs anew that were begun, and ends their jobs; edited files are kept aside."""
-    begun = [copy for copy in map(Copy, lessons()) if copy.exists]
+def reset(settings: Settings, console: Console, begun: Sequence[Copy], *, everything: bool) -> None:
+    """Makes these copies anew, and ends the jobs of their labs; edited files are kept aside."""
     # Their jobs might still write into the copies.
     _end_jobs_of(settings, console, [copy.lesson for copy in begun])
-    results: list[tuple[Copy, Path | None]] = []
-    failures: list[UnsafeFolder] = []
-    for copy in begun:
-        try:
-            results.append((copy, copy.reset()))
-        except UnsafeFolder as error:
-            failures.append(error)
+    results = [(copy, copy.reset()) for copy in begun]
     if console.as_json:
-        rows = [
-            {"name": copy.lesson.name, "folder": str(copy.folder), "kept": str(kept) if kept else None}
-            for copy, kept in results
-        ]
-        if failures:
-            raise failures[0]
-        console.document({"labs": rows})
-        return 0
+        rows = [{"folder": str(copy.folder), "kept": str(kept) if kept else None} for copy, kept in results]
+        named = [{"name": copy.lesson.name, **row} for copy, row in zip(begun, rows, strict=True)]
+        console.document({"labs": named} if everything else rows[0])
     for copy, kept in results:
         edited = f"; what you had edited is in {kept}" if kept else ""
-        console.result(f"{copy.lesson.name} is as at the beginning{edited}")
-    if failures:
-        raise failures[0]
-    console.result("Next: ./invokew labs" if begun else "No lab was begun. Next: ./invokew labs")
-    return 0
-
-
-def reset(settings: Settings, console: Console, lesson: Lesson) -> None:
-    """Makes the copy of a lab anew, and ends its jobs; edited files are kept aside."""
-    copy = Copy(lesson)
-    # They might still write into it.
-    _end_jobs_of(settings, console, [lesson])
-    kept = copy.reset()
-    if console.as_json:
-        console.document({"folder": str(copy.folder), "kept": str(kept) if kept else None})
-        return
-    if kept:
-        console.result(f"What you had edited is in {kept}")
-    console.result(f"{copy.folder} is as at the beginning. Next: ./invokew lab {copy.lesson.name}")
+        console.result(f"{copy.folder} is as at the beginning{edited}")
+    following = "labs" if everything else f"lab {begun[0].lesson.name}"
+    console.result(f"{'' if begun else 'No lab was begun. '}Next: ./invokew {following}")
 
 
 def check(settings: Settings, console: Console, lesson: Lesson) -> None:
@@ -169,15 +136,11 @@ def check(settings: Settings, console: Console, lesson: Lesson) -> None:
     copy.note(Progress(len(lesson.steps), passed=True))
     if console.as_json:
         console.document({"name": lesson.name, "passed": True})
-        return
     console.result(f"Passed: {lesson.title}")
 
 
-def update(console: Console, lesson: Lesson, changed: Path) -> None:
-    """Makes a lab the one of the folder `changed`; files that the learner has edited stay.
-
-    Raises InvalidArgument where that is none.
-    """
+def take_over(console: Console, lesson: Lesson, changed: Path) -> None:
+    """Makes a lab the one of the folder `changed`; files that the learner has edited stay."""
     if "RAYSIDE_PROGRESS" not in os.environ:
         # It would take the place of what is under version control.
         raise InvalidArgument(
@@ -189,7 +152,6 @@ def update(console: Console, lesson: Lesson, changed: Path) -> None:
     updated, kept = Copy(lesson).update(changed)
     if console.as_json:
         console.document({"name": lesson.name, "updated": updated, "kept": kept})
-        return
     console.result(f"{lesson.name} is the one of {changed}")
     for names, what in ((updated, "other files now"), (kept, "files that you edited stay")):
         if names:
@@ -197,13 +159,11 @@ def update(console: Console, lesson: Lesson, changed: Path) -> None:
 
 
 def solve(settings: Settings, console: Console, lesson: Lesson) -> None:
-    """Puts the solution into the learner's copy; what was edited is kept aside."""
     copy, exercise = _at_work(settings, console, lesson)
     with console.progress(), console.work(lesson.name, f"solution of {lesson.name}"):
         checking.solve(lesson, copy, exercise)
     if console.as_json:
         console.document({"name": lesson.name, "folder": str(copy.folder)})
-        return
     console.result(f"{copy.folder} is solved. Next: ./invokew lab {lesson.name} --check")
 
 
@@ -313,11 +273,11 @@ def _make_room(console: Console, lesson: Lesson, exercise: Exercise) -> None:
 
 
 def _end_left(console: Console, dashboard: Dashboard, is_meant: Callable[[str], bool]) -> None:
-    jobs = {job: lab for job, lab in left.running(dashboard).items() if is_meant(lab)}
+    jobs = {job: lab for job, lab in copies.running(dashboard).items() if is_meant(lab)}
     if jobs:
         what = " and ".join(f"job {job}, which lab {lab} had left running" for job, lab in jobs.items())
         with console.progress(), console.work("left", f"end of {what}"):
-            left.end(dashboard, jobs)
+            copies.end(dashboard, jobs)
 
 
 def _run(settings: Settings, command: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,7 @@ def fill(
     """Fills the registry of that name with a bundle's file, or with those that are made of what is asked for.
 
     `asked.platform` may be several, with commas between: one bundle is made for each. `values` is a folder
-    for values of Helm. Raises InvalidArgument, BadBundle, RegistryRefused, RegistryUnreachable, and what
-    making one raises.
+    for values of Helm.
     """
     if file and asked.platform:
         raise InvalidArgument(
@@ -65,8 +65,7 @@ def fill(
     opened = Bundle.of(file) if file else None
     if opened:
         bundle.require_signed_by(opened, settings.bundle_key)
-    shell = Shell()
-    registry = _client(replace(settings, mirror=name), shell, console, opened)
+    registry = registry_client(replace(settings, mirror=name), Shell(), console, opened).mirror
     # A bundle takes minutes: whether it can go there is asked before.
     console.event(f"asking {registry.address} whether it takes a bundle")
     require(registry)
@@ -85,27 +84,26 @@ def fill(
             if len(platforms) > 1:  # The one document is for all; a later one may fail.
                 console.event(f"{registry.address} has the bundle for {platform}")
             documents.append(_document(registry, manifest, sent, written))
-        else:
-            _show(console, registry, manifest, sent, written)
+        _show(console, registry, manifest, sent, written)
     if console.as_json:
         console.document(documents[0] if len(documents) == 1 else {"bundles": documents})
-    else:
-        console.result(f"Next, of this same checkout: ./invokew up --mirror {registry.address}")
+    console.result(f"Next, of this same checkout: ./invokew up --mirror {registry.address}")
 
 
-def _client(settings: Settings, shell: Shell, console: Console, opened: Bundle | None) -> Oras:
+def registry_client(
+    settings: Settings, shell: Shell, console: Console, opened: Bundle | None = None
+) -> RegistryClient:
     """Returns the client of the registry that the settings name, and shows what getting its program takes."""
     client = RegistryClient(settings, shell, opened)
     if client.check().condition is step.Condition.MISSING:
         with console.progress():
             graph.up([client], console, interrupt=shell.interrupt)
-    return client.mirror
+    return client
 
 
 def _sent(
     settings: Settings, console: Console, registry: Oras, opened: Bundle | None, asked: bundle.Asked
 ) -> tuple[Manifest, Sent]:
-    """Sends one bundle, and makes it before where none is opened."""
     draft = settings.cache_folder / "bundle-to-mirror"
     with alone(
         draft.with_name(f"{draft.name}.lock"), lambda: console.event("another mirror is filled: waiting")
@@ -120,29 +118,10 @@ def _sent(
                 whole, has = opened, opened.manifest
                 is_signed = opened.signature is not None
                 require_none_lost(registry, has.version, has.platform, has.pythons, is_signed=is_signed)
-            sending = _Sending(whole, registry)
-            with console.progress():
-                graph.up([sending], console, interrupt=registry.shell.interrupt)
+            with console.progress(), console.work("mirror", "registry"):
+                return whole.manifest, send(registry, whole, partial(console.note, "mirror"))
         finally:
             draft.unlink(missing_ok=True)
-    assert sending.sent is not None
-    return whole.manifest, sending.sent
-
-
-class _Sending:
-    """A registry has all of a bundle."""
-
-    name, title, needs = "mirror", "registry", ()
-
-    def __init__(self, opened: Bundle, registry: Oras) -> None:
-        self._bundle, self._registry = opened, registry
-        self.sent: Sent | None = None
-
-    def check(self) -> step.Status:
-        return step.ready(str(self._registry.address)) if self.sent else step.missing("not filled yet")
-
-    def apply(self, report: step.Report) -> None:
-        self.sent = send(self._registry, self._bundle, report)
 
 
 def _document(registry: Oras, manifest: Manifest, sent: Sent, values: Sequence[Path]) -> dict[str, Any]:

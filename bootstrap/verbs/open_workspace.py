@@ -32,26 +32,18 @@ def open_workspace(settings: Settings, console: Console, *, browser: bool = True
             f"the browser workspace does not run: port {port} {wrong}",
             hint="./invokew up starts it",
         )
-    url = _link(target, folder)
+    url = link(target, folder)
     if console.as_json:
         console.document({"url": url, "folder": folder})
         return
     console.result(url)
     console.result(f"password {access.workspace_password()}")
-    if browser and sys.stdout.isatty() and _graphical():
+    # A browser has a screen, or BROWSER says, as in Codespaces, how to reach it.
+    names = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    graphical = sys.platform == "darwin" or any(os.environ.get(name) for name in names)
+    if browser and graphical and sys.stdout.isatty():
         webbrowser.open(url)
 
 
-def link(target: Target) -> str:
-    """Returns the address at which the workspace opens with the files of the newest job."""
-    return _link(target, target.access.open_folder())
-
-
-def _link(target: Target, folder: str) -> str:
+def link(target: Target, folder: str) -> str:
     return clickable(f"{target.access.urls()['workspace']}/?folder={quote(folder)}")
-
-
-def _graphical() -> bool:
-    """Returns whether a browser would have a screen; BROWSER says, as in Codespaces, how to reach it."""
-    names = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
-    return sys.platform == "darwin" or any(os.environ.get(name) for name in names)

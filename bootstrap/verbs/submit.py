@@ -1,33 +1,37 @@
-"""Verbs `submit` and `breakpoints`: submit jobs, and list their paused tasks."""
+"""Verb `submit`: submits a job, or prints what another program needs for its tasks to be debugged."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bootstrap import step
 from bootstrap.errors import NotARayJob
 from bootstrap.kube.rayjob import document
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
+from bootstrap.step import Report
 from bootstrap.steps.example_job import example
+from bootstrap.steps.own_job import package
 from bootstrap.targets import choice
-from bootstrap.verbs.output import followed
-from bootstrap.verbs.paused import paused
-from bootstrap.verbs.serve_config import for_serve
 from rayside import yaml_file
 from rayside.console import Console
-from rayside.dap.paused_task import PausedTask
 from rayside.errors import Interrupted, InvalidArgument, NotRunning
 from rayside.plain import line
 from rayside.ray import jobs, outcome
 from rayside.ray.debug import Debug
 from rayside.ray.metadata import USER_VARIABLE
-from rayside.ray.records import Job
-from rayside.ray.state import Dashboard
-from rayside.users import sees
+from rayside.ray.state import LAG, Dashboard
+
+# A worker finds its setup hook here (`load_and_execute_setup_hook` in ray/_private/runtime_env/setup_hook.py,
+# 2.60). In the `runtime_env` of an actor, as Serve's replicas are, the field for it has no effect.
+_HOOK = "__RAY_WORKER_PROCESS_SETUP_HOOK_ENV_VAR"
 
 
 @dataclass(frozen=True)
@@ -71,15 +75,15 @@ class Request:
 def submit(settings: Settings, console: Console, request: Request, *, wait: bool) -> None:
     """Submits a job; with `wait`, shows its output until it ends. Raises JobFailed, Interrupted."""
     target = choice.existing(settings, Shell())
-    file = Path(request.job or "")
+    file, kubernetes = Path(request.job or ""), target.kubernetes
     rayjob = document.load(file, target.instance.namespace) if request.job else None
     submission = request.prepare(rayjob)
-    if rayjob and target.kubernetes is None:
+    if rayjob and kubernetes is None:
         raise InvalidArgument("--job needs a Kubernetes cluster", hint="./invokew up --target kind makes one")
     dashboard, cluster = target.access.require(), target.access.cluster
     name = jobs.new_submission_id(submission.entrypoint)
     with console.progress(), console.work(name, f"submission of {line(submission.entrypoint)}"):
-        if rayjob and (kubernetes := target.kubernetes):
+        if rayjob and kubernetes:
             beside = document.beside(file)
 
             def apply() -> None:
@@ -91,11 +95,12 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
         else:
             target.access.submit(submission, name)
     try:
-        job = _submitted(dashboard, name, console, wait=wait)
+        for piece in followed(dashboard, name, console.event) if wait else ():
+            console.output(piece)
+        job = dashboard.job(name)
     except NotRunning:
         # With shutdownAfterJobFinishes the cluster goes when KubeRay has seen the end of the job.
-        kube = target.kubernetes.kube if rayjob and target.kubernetes else None
-        there = kube.ray("rayjobs", rayjob["metadata"]["name"]) if rayjob and kube else None
+        there = kubernetes.kube.ray("rayjobs", rayjob["metadata"]["name"]) if rayjob and kubernetes else None
         if not (there and (ended := document.ended(there))):
             raise
         console.event("its cluster has gone with the end of the job, and what it printed last")
@@ -110,7 +115,6 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
         raise outcome.failure(job, output_shown=not console.as_json)
     if console.as_json:
         console.document({"submission_id": name, "job": job.job_id, "status": job.status, "cluster": cluster})
-        return
     console.result(f"Job {name} {'has ended: ' if wait else 'is '}{job.status}")
     for note in submission.notes():
         console.result(note)
@@ -119,8 +123,8 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
             f"A stop may last: {len(limits)} time limits of Ray's libraries are a day in this job: "
             "docs/hook.md#time-limits"
         )
-    if not wait and rayjob and target.kubernetes and not document.has_relay(rayjob):
-        own, kube = rayjob["metadata"]["name"], target.kubernetes.kube
+    if not wait and rayjob and kubernetes and not document.has_relay(rayjob):
+        own, kube = rayjob["metadata"]["name"], kubernetes.kube
         options = f"--context {kube.context} --namespace {kube.namespace} --ray-cluster {own}"
         console.result(f"Next: ./invokew up --name {own} {options} makes a relay for it, which it lacks")
     elif not wait and submission.debug:
@@ -155,7 +159,8 @@ def print_runtime_env(
         runtime_env=Path(request.runtime_env) if request.runtime_env else None,
         debug=request.debug,
     )
-    named = request.working_dir or (request.runtime_env and _names_a_folder(Path(request.runtime_env)))
+    document = yaml_file.read(Path(request.runtime_env)) if request.runtime_env else None
+    named = request.working_dir or (isinstance(document, Mapping) and document.get("working_dir"))
     folder = {"working_dir": submission.working_dir} if named else {}
     runtime_env = {**target.access.completed(submission).environment(), **folder}
     if user := target.instance.user:
@@ -163,50 +168,44 @@ def print_runtime_env(
     console.document(for_serve(runtime_env, target.access.require()) if serve else runtime_env)
 
 
-def _names_a_folder(runtime_env: Path) -> bool:
-    document = yaml_file.read(runtime_env)
-    return isinstance(document, Mapping) and bool(document.get("working_dir"))
+def followed(dashboard: Dashboard, submission_id: str, report: Report) -> Iterator[str]:
+    """Yields what the job prints, in pieces as it comes, until it has ended. Raises NotRunning, JobNotFound.
+
+    Ray's head ends the stream at a line of over 4 MiB, the most that it takes at once from where the job
+    runs (`max_msg_size` of aiohttp's client): the rest comes when the job has ended.
+    """
+    shown = 0
+    for piece in dashboard.follow(submission_id):
+        shown += len(piece)
+        yield piece
+
+    def ended() -> bool:
+        return dashboard.job(submission_id).ended
+
+    # The output ends a moment before the job is recorded as ended.
+    if not step.until(ended, bool, patience=LAG):
+        report(f"Ray ended the stream of job {submission_id}'s output; the rest comes when the job has ended")
+        step.until(ended, bool, patience=math.inf)
+    if rest := dashboard.output(submission_id)[shown:]:
+        yield rest
 
 
-def _submitted(dashboard: Dashboard, name: str, console: Console, *, wait: bool) -> Job:
-    """Returns the job as it is now; with `wait`, shows its output and returns the job as it ends."""
-    if wait:
-        for piece in followed(dashboard, name, console.event):
-            console.output(piece)
-    return dashboard.job(name)
+def for_serve(runtime_env: Mapping[str, Any], dashboard: Dashboard) -> dict[str, Any]:
+    """Returns it for the config of a Serve application: with its folders uploaded to that Ray, and its hook.
+
+    Raises NotRunning.
+    """
+    env = dict(runtime_env)
+    variables = {**env["env_vars"], _HOOK: env.pop("worker_process_setup_hook")}
+    modules = [
+        _uploaded(Path(module), dashboard) if Path(module).is_dir() else module
+        for module in env["py_modules"]
+    ]
+    return {**env, "py_modules": modules, "env_vars": variables}
 
 
-def breakpoints(settings: Settings, console: Console, *, everyone: bool = False) -> None:
-    """Lists the tasks that stand still now; with `everyone`, those of other users of that Ray too."""
-    target = choice.existing(settings, Shell())
-    seen = paused(target, everyone=everyone)
-    tasks = seen.tasks
-    if console.as_json:
-        console.document([task.document() for task in tasks])
-        return
-    if seen.hidden:
-        console.result(f"Paused in jobs of others: {seen.hidden} (--everyone lists them)\n")
-    if not tasks:
-        user = "" if everyone else target.instance.user
-        # A job that was just submitted takes some seconds until a task of it runs.
-        jobs = [job for job in target.access.require().jobs() if not job.ended and sees(user, job.user)]
-        running = f"; running: {', '.join(job.submission_id for job in jobs)}" if jobs else ""
-        submit = "--help" if target.instance.user else "runs the example, which pauses"
-        following = "debug waits until one stops" if jobs else f"submit {submit}"
-        of_user = f" of {user}" if user else ""
-        console.result(f"No task{of_user} is paused{running}. Next: ./invokew {following}")
-        return
-    whose = ("user",) if target.instance.user else ()
-    console.table(
-        ("task", "job", *whose, "node", "pid", "when"),
-        [
-            (task.task, task.job_id, *(task.user for _ in whose), task.node_ip, str(task.pid), _when(task))
-            for task in tasks
-        ],
-    )
-    console.result(f"\nNext: ./invokew debug{' --everyone' if everyone and whose else ''}")
-
-
-def _when(task: PausedTask) -> str:
-    # Ray does not record when a task that waits for a debugger stopped.
-    return f"{'stopped' if task.held else 'began to run'} {task.since}"
+def _uploaded(folder: Path, dashboard: Dashboard) -> str:
+    """Uploads a package's own folder, as Ray has one of `py_modules`; returns its address."""
+    with tempfile.TemporaryDirectory(prefix="rayside-") as around:
+        shutil.copytree(folder, Path(around, folder.name), ignore=shutil.ignore_patterns("__pycache__"))
+        return dashboard.upload(package(Path(around)))

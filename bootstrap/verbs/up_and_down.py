@@ -41,7 +41,10 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
     """
     shell = Shell()
     choice.wait_for_engine(settings, console.event)
-    _get_client(settings, shell, console)
+    if preparation.asks_mirror(settings):  # Its client is brought before the target is chosen.
+        from bootstrap.verbs.mirror import registry_client
+
+        registry_client(settings, shell, console)
     # What is chosen, ports too, is chosen while nobody else changes the cluster.
     with _alone(settings, console):
         target = choice.choose(settings, shell, asks=True)
@@ -66,7 +69,7 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
         console.result()
         from bootstrap.verbs.open_workspace import link
 
-        console.result(f"Workspace   {link(target)}")
+        console.result(f"Workspace   {link(target, access.open_folder())}")
         console.result(f"            password {access.workspace_password()}")
     console.result()
     console.result(f"Dashboard   {urls['dashboard']}")
@@ -79,45 +82,27 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
     console.result(_next(target, example))
 
 
-def _get_client(settings: Settings, shell: Shell, console: Console) -> None:
-    """Gets the registry client, where a mirror is asked which bundle it has, before the target is chosen."""
-    if not preparation.asks_mirror(settings):
-        return
-    from bootstrap.sources.registry_client import RegistryClient
-
-    client = RegistryClient(settings, shell)
-    if client.check().condition is Condition.MISSING:
-        with console.progress():
-            graph.up([client], console, interrupt=shell.interrupt)
-
-
 def status(settings: Settings, console: Console, *, everyone: bool = False) -> None:
-    """Shows what is true now, step by step; with `everyone`, jobs of other users of that Ray too.
-
-    Raises NotRunning for a name that no cluster has.
-    """
     target = choice.named(settings, Shell())
     statuses = graph.check(target.steps())
     urls = addresses(target.access.urls())
     if console.as_json:
-        console.document(
-            {
-                "target": target.instance.target,
-                "source": target.instance.source,
-                "ready": _ready(statuses),
-                "steps": [{"name": name, **status.document()} for name, status in statuses.items()],
-                "urls": urls,
-                "timing": _timings(target.instance),
-            }
-        )
+        steps = [{"name": name, **status.document()} for name, status in statuses.items()]
+        where = {"target": target.instance.target, "source": target.instance.source}
+        seen = {"ready": _ready(statuses), "steps": steps, "urls": urls, "timing": _timings(target.instance)}
+        console.document({**where, **seen})
         return
     console.table(
         ("step", "condition", "detail"),
         [(name, status.condition.value, status.detail) for name, status in statuses.items()],
     )
     console.result()
-    for hint, steps in _hints(statuses).items():
-        console.result(f"{', '.join(steps)}: {hint}")
+    hints: dict[str, list[str]] = {}
+    for name, status in statuses.items():
+        if status.error:
+            hints.setdefault(status.error.hint, []).append(name)
+    for hint, names_of in hints.items():
+        console.result(f"{', '.join(names_of)}: {hint}")
     if not _ready(statuses):
         console.result("Not ready. Next: ./invokew up")
         return
@@ -141,12 +126,10 @@ def _show_jobs(console: Console, jobs: Sequence[Job], user: str, *, everyone: bo
 
 
 def list_clusters(settings: Settings, console: Console) -> None:
-    """Shows every cluster of the state folder, whichever name the settings have."""
     with ThreadPoolExecutor(max_workers=4) as pool:
         clusters = list(pool.map(partial(_listing, settings, Shell()), names(settings.state_folder)))
     if console.as_json:
         console.document(clusters)
-        return
     if not clusters:
         console.result("There is no cluster. Next: ./invokew up")
         return
@@ -154,9 +137,7 @@ def list_clusters(settings: Settings, console: Console) -> None:
         ("name", "target", "ready", "dashboard", "relay"),
         [
             (
-                row["name"],
-                row["target"] or "?",
-                "yes" if row["ready"] else "no",
+                *(row["name"], row["target"] or "?", "yes" if row["ready"] else "no"),
                 *(row["urls"].get(name) or "" for name in ("dashboard", "relay")),
             )
             for row in clusters
@@ -180,10 +161,7 @@ def _listing(settings: Settings, shell: Shell, name: str) -> dict[str, Any]:
 
 
 def down(settings: Settings, console: Console, *, purge: bool) -> None:
-    """Removes all that `up` made; what was downloaded stays in the cache, unless `purge`.
-
-    Raises HasPlaces where a workshop is beside it.
-    """
+    """Removes all that `up` made; what was downloaded stays in the cache, unless `purge`."""
     places = [each.name for each in all_recorded(settings.state_folder) if each.workshop == settings.name]
     if places:
         raise HasPlaces(
@@ -204,7 +182,7 @@ def down(settings: Settings, console: Console, *, purge: bool) -> None:
                 graph.down(target.steps(), console)
     others = names(settings.state_folder)
     if purge and others:
-        console.result(f"Everything of {settings.name} is removed. The cache stays, as {_listed(others)} it.")
+        console.result(f"Everything of {settings.name} is removed. The cache stays, for {', '.join(others)}.")
     elif purge:
         from bootstrap.sources.purge import remove_images
 
@@ -215,15 +193,13 @@ def down(settings: Settings, console: Console, *, purge: bool) -> None:
         console.result("Everything is removed but the cache (./invokew down --purge). Next: ./invokew up")
 
 
-def _listed(names: Sequence[str]) -> str:
-    return f"{', '.join(names)} {'uses' if len(names) == 1 else 'use'}"
-
-
 def prepare(settings: Settings, console: Console) -> None:
-    """Fetches all that can be cached; starts nothing. Without a Docker engine, what needs none."""
     shell = Shell()
     choice.wait_for_engine(settings, console.event)
-    _get_client(settings, shell, console)
+    if preparation.asks_mirror(settings):  # Its client is brought before the target is chosen.
+        from bootstrap.verbs.mirror import registry_client
+
+        registry_client(settings, shell, console)
     target, steps, left_out = preparation.preparation(settings, shell)
     if left_out:
         console.event("No Docker engine answers: what needs none is prepared")
@@ -234,17 +210,12 @@ def prepare(settings: Settings, console: Console) -> None:
         titles = ", ".join(each.title for each in left_out if each.name != "engine")
         console.result(f"Left out, as no Docker engine answers: {titles}.")
         done = done.replace("it is all cached", "the rest is cached")
-    if target.present() and (outdated := _outdated(target)):
+    statuses = graph.check(target.steps()).values() if target.present() else []
+    if outdated := "; ".join(each.detail for each in statuses if each.condition is Condition.DRIFTED):
         console.result(f"{done}.\nThe cluster that is up differs from the settings; it stays so: {outdated}.")
         console.result("Next: ./invokew down, then ./invokew up, makes it anew")
         return
     console.result(f"{done}. Next: ./invokew up")
-
-
-def _outdated(target: Target) -> str:
-    """Returns how a cluster that is up differs from what would be made now; empty where it does not."""
-    statuses = graph.check(target.steps()).values()
-    return "; ".join(status.detail for status in statuses if status.condition is Condition.DRIFTED)
 
 
 def logs(settings: Settings, console: Console, *, job: str | None, follow: bool, ray: bool) -> int:
@@ -252,7 +223,7 @@ def logs(settings: Settings, console: Console, *, job: str | None, follow: bool,
 
     Ctrl-C is the way to leave a log that is followed, so it ends that without a word.
     """
-    from bootstrap.verbs.output import followed
+    from bootstrap.verbs.submit import followed
 
     target = choice.existing(settings, Shell())
     access = target.access
@@ -264,26 +235,13 @@ def logs(settings: Settings, console: Console, *, job: str | None, follow: bool,
     if not job and not jobs:
         raise JobNotFound("no job was submitted yet", hint="./invokew submit starts the example")
     chosen = dashboard.job(job) if job else jobs[-1]
-    pieces = (
-        followed(dashboard, chosen.submission_id, console.event)
-        if follow
-        else [dashboard.output(chosen.submission_id)]
-    )
+    name = chosen.submission_id
     try:
-        for piece in pieces:
+        for piece in followed(dashboard, name, console.event) if follow else [dashboard.output(name)]:
             console.output(piece)
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0
-
-
-def _hints(statuses: Mapping[str, Status]) -> dict[str, list[str]]:
-    """Returns each thing to do that an error names, once, with the names of the steps that have the error."""
-    hints: dict[str, list[str]] = {}
-    for name, status in statuses.items():
-        if status.error:
-            hints.setdefault(status.error.hint, []).append(name)
-    return hints
 
 
 def _ready(statuses: Mapping[str, Status]) -> bool:
@@ -299,7 +257,7 @@ def _timings(instance: Instance) -> list[dict[str, Any]]:
 
 
 def _alone(settings: Settings, console: Console) -> AbstractContextManager[None]:
-    """Holds the cluster's lock: two commands at once would end each other's Ray."""
+    """Takes the cluster's lock: two commands at once would end each other's Ray."""
     lock = configured(settings, "").lock(settings.cache_folder)
     return alone(lock, lambda: console.event("Another up or down is at work: waiting for its end"))
 
@@ -309,17 +267,9 @@ def _show_timings(console: Console, steps: Sequence[Step], timings: Sequence[Tim
     by_name = {timing.name: timing for timing in timings}
     rows = []
     for each in steps:
-        timing = by_name[each.name]
+        timing, mark = by_name[each.name], "*" if each.name in critical else ""
         outcome = "made" if timing.changed else "was ready"
-        rows.append(
-            (
-                each.name,
-                f"{timing.started:.1f}",
-                f"{timing.seconds:.1f}",
-                "*" if each.name in critical else "",
-                outcome,
-            )
-        )
+        rows.append((each.name, f"{timing.started:.1f}", f"{timing.seconds:.1f}", mark, outcome))
     console.table(("step", "start s", "took s", "critical", ""), rows)
     path = sum(by_name[name].seconds for name in critical)
     console.result(f"{wall:.1f} s in all; the critical path (*) is {path:.1f} s.")

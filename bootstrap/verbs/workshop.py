@@ -30,26 +30,22 @@ from rayside.private_file import write_private
 
 # In minutes: a day.
 _LONGEST_IDLE = 1440
+# These options go with one of others.
+_GOES_WITH = {
+    "idle": (("pause", "until"), "--pause --idle 30"),
+    "until": (("collect",), "--until 17:30 --collect FOLDER"),
+    "lab": (("reset",), "--reset PLACE --lab LAB"),
+}
 
 
-def require_one(*, lab: bool, until: bool = False, idle: bool = False, **asked: bool) -> None:
-    """Raises InvalidArgument unless one of these was asked for.
-
-    `lab` goes with `reset` alone, `until` with `collect`, `idle` with `pause` or `until`.
-    """
-    if idle and not (until or asked.get("pause")):
-        raise InvalidArgument(
-            "--idle goes with --pause or --until", hint="./invokew workshop --pause --idle 30"
-        )
-    if until and not asked.get("collect"):
-        raise InvalidArgument(
-            "--until goes with --collect", hint="./invokew workshop --until 17:30 --collect FOLDER"
-        )
-    if lab and not asked.get("reset"):
-        raise InvalidArgument(
-            "--lab goes with --reset alone", hint="./invokew workshop --reset PLACE --lab LAB"
-        )
-    given = [name for name, is_given in asked.items() if is_given]
+def require_one(**asked: bool) -> None:
+    """Raises InvalidArgument unless one thing was asked for, and each other option goes with it."""
+    given = {name for name, is_given in asked.items() if is_given}
+    for option, (others, example) in _GOES_WITH.items():
+        if option in given and not given & {*others}:
+            named = " or ".join(f"--{other}" for other in others)
+            raise InvalidArgument(f"--{option} goes with {named}", hint=f"./invokew workshop {example}")
+    given -= {*_GOES_WITH}
     if len(given) != 1:
         raise InvalidArgument(
             "more than one thing was asked for" if given else "nothing was asked for",
@@ -100,7 +96,6 @@ def make(settings: Settings, console: Console, names: Sequence[PlaceName], *, dr
 
 
 def status(settings: Settings, console: Console) -> None:
-    """Shows the places and whose they are. Raises NotRunning where there is no workshop."""
     workshop = workshop_of(settings)
     workshop.require()
     _show(console, workshop)
@@ -125,10 +120,7 @@ def sheet(settings: Settings, console: Console, file: Path) -> None:
 
 
 def free(settings: Settings, console: Console, place: str) -> None:
-    """Makes a place nobody's: the next attendee without one gets it, with the files that are in it.
-
-    Raises NotRunning, InvalidArgument where there is no such place.
-    """
+    """Makes a place nobody's: the next attendee without one gets it, with the files that are in it."""
     workshop = workshop_of(settings)
     require_place(workshop, place)
     # Before it is the next one's, and once more: the editor may have told again in between. Neither a dead
@@ -154,8 +146,7 @@ def _forget(place: Place) -> str:
 def pause(settings: Settings, console: Console, idle: str | None) -> None:
     """Takes the workers of all places away, with what runs on them.
 
-    `idle`: only of those whose attendee has done nothing for so many minutes, and where no job runs. Raises
-    NotRunning, InvalidArgument.
+    `idle`: only of those whose attendee has done nothing for so many minutes, and where no job runs.
     """
     minutes = minutes_of(idle) if idle is not None else 0
 
@@ -172,7 +163,6 @@ def pause(settings: Settings, console: Console, idle: str | None) -> None:
 
 
 def resume(settings: Settings, console: Console) -> None:
-    """Gives all places the workers again that they had before the pause. Raises NotRunning."""
     _show(
         console,
         _change_workers(
@@ -182,7 +172,6 @@ def resume(settings: Settings, console: Console) -> None:
 
 
 def minutes_of(text: str) -> int:
-    """Returns the minutes that `--idle` names. Raises InvalidArgument."""
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= _LONGEST_IDLE:
         raise InvalidArgument(f"--idle is {text}", hint=f"name minutes, from 1 to {_LONGEST_IDLE}")
     return int(text)
@@ -199,7 +188,6 @@ def _change_workers(
 
 
 def remove(settings: Settings, console: Console) -> None:
-    """Removes all places of the cluster, and the door; the cluster itself stays."""
     workshop = workshop_of(settings)
     with alone_with(workshop, console):
         remove_places(workshop, console, {})
@@ -231,13 +219,11 @@ def remove_places(workshop: Workshop, console: Console, also: Mapping[str, Any])
 
 
 def workshop_of(settings: Settings) -> Workshop:
-    """Returns the workshop beside the cluster that the settings name. Raises NotRunning, OtherTarget."""
     shell = Shell()
     return Workshop(choice.base_of_workshop(settings, shell), settings, shell)
 
 
 def require_place(workshop: Workshop, name: str) -> None:
-    """Raises NotRunning without a workshop, and InvalidArgument where it has no place of that name."""
     workshop.require()
     if name not in workshop.recorded():
         raise InvalidArgument(
@@ -262,7 +248,6 @@ def _show(console: Console, workshop: Workshop) -> None:
 def _show_rows(console: Console, rows: Sequence[Row]) -> None:
     if console.as_json:
         console.document({"places": [row.document() for row in rows]})
-        return
     console.table(
         ("place", "namespace", "state", "attendee", ""),
         [

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
-from itertools import chain, count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,9 +15,9 @@ from bootstrap.errors import Forbidden, LowDisk, PodFailed
 from bootstrap.labs.lesson import find, lessons
 from bootstrap.settings import Settings
 from bootstrap.verbs.workshop import alone_with, minutes_of, remove_places, require_place, workshop_of
-from bootstrap.workshop import changed, ending, inside
-from bootstrap.workshop.culling import LOOK, Culling
+from bootstrap.workshop import ending, inside
 from bootstrap.workshop.event import AT_ONCE, Workshop
+from bootstrap.workshop.pause import LOOK, Culling
 from rayside.console import Console
 from rayside.errors import InvalidArgument, NotRunning, RaysideError
 from rayside.private_file import write_private
@@ -27,17 +27,12 @@ _TRIES, _PAUSE = 5, 60.0
 
 
 def reset(settings: Settings, console: Console, name: str, lab: str) -> None:
-    """Makes the labs of a place anew, or one of them; what its attendee edited is kept there.
-
-    Raises NotRunning, PodFailed, InvalidArgument.
-    """
     workshop = workshop_of(settings)
     require_place(workshop, name)
     with console.progress(), console.work(name, f"labs of {name}"):
         rows = inside.reset(workshop.place(name), lab)
     if console.as_json:
         console.document({"place": name, "labs": rows})
-        return
     for row in rows:
         edited = f"; what was edited is in {row['kept']} there" if row["kept"] else ""
         console.result(f"{name}: lab {row['lab']} is as at the beginning{edited}")
@@ -51,22 +46,17 @@ def push(settings: Settings, console: Console, lab: str) -> None:
     Raises NotRunning; InvalidArgument where there is no such lab, or it is too large; PodFailed where some
     places did not take it.
     """
-    packed = changed.packed(find(lab, lessons()).folder)
+    packed = inside.packed(find(lab, lessons()).folder)
     workshop = workshop_of(settings)
     workshop.require()
     with alone_with(workshop, console):
-        _push(workshop, console, packed)
-
-
-def _push(workshop: Workshop, console: Console, packed: changed.Packed) -> None:
-    files = _of_each(
-        *(workshop, console, packed.lab, f"lab {packed.lab} to the places"),
-        lambda name: inside.update(workshop.place(name), packed),
-    )
+        files = _of_each(
+            *(workshop, console, packed.lab, f"lab {packed.lab} to the places"),
+            lambda name: inside.update(workshop.place(name), packed),
+        )
     if console.as_json:
         rows = [{"place": name, **its} for name, its in files.items()]
         console.document({"lab": packed.lab, "places": rows})
-        return
     console.table(
         ("place", "other files now", "edited, and kept"),
         [(name, ", ".join(its["updated"]), ", ".join(its["kept"])) for name, its in files.items()],
@@ -76,8 +66,7 @@ def _push(workshop: Workshop, console: Console, packed: changed.Packed) -> None:
 def collect(settings: Settings, console: Console, folder: Path) -> None:
     """Writes the files of each attendee into a folder, PLACE.tar.gz each, which its owner alone can read.
 
-    One that is there and differs is kept under another name. Raises NotRunning; PodFailed where some places
-    did not give theirs.
+    One that is there and differs is kept under another name.
     """
     workshop = workshop_of(settings)
     workshop.require()
@@ -85,16 +74,14 @@ def collect(settings: Settings, console: Console, folder: Path) -> None:
     rows = _collect(workshop, console, folder)
     if console.as_json:
         console.document({"files": rows})
-    else:
-        _show_files(console, rows)
+    _show_files(console, rows)
 
 
 def until(settings: Settings, console: Console, text: str, folder: Path, idle: str | None = None) -> None:
     """Waits until the workshop ends, writes attendees' files into a folder, and removes the workshop.
 
     `idle`: places in which nothing is done for so many minutes are paused meanwhile, and have their workers
-    again once something is. Nothing is removed where somebody's files could not be had. Raises
-    InvalidArgument, and as `collect`; that a right is lacking, at once.
+    again once something is. Nothing is removed where somebody's files could not be had.
     """
     ends = ending.moment(text, datetime.now())
     culling = Culling(minutes_of(idle)) if idle is not None else None
@@ -117,8 +104,7 @@ def until(settings: Settings, console: Console, text: str, folder: Path, idle: s
         if _key(workshop) != key:
             raise _gone()
         rows = _collect_after_a_while(workshop, console, folder)
-        if not console.as_json:
-            _show_files(console, rows)
+        _show_files(console, rows)
         remove_places(workshop, console, {"files": rows})
 
 
@@ -152,7 +138,6 @@ def _gone() -> NotRunning:
 
 
 def _key(workshop: Workshop) -> str:
-    """Returns what tells a workshop from another one beside the same cluster."""
     told = workshop.door.secrets.told()
     return told.teacher_key if told else ""
 
@@ -171,7 +156,6 @@ def _collect_after_a_while(workshop: Workshop, console: Console, folder: Path) -
 
 
 def _require_folder(folder: Path) -> None:
-    """Makes a folder for files. Raises InvalidArgument where nothing can be written into it."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -191,8 +175,10 @@ def _collect(workshop: Workshop, console: Console, folder: Path) -> list[dict[st
         packed = inside.collect(workshop.place(name))
         file = folder / f"{name}.tar.gz"
         try:
-            if file.is_file() and not _holds(file, packed):
-                kept[name] = _set_aside(file)
+            # The same files are packed to the same bytes each time.
+            if file.is_file() and (there := file.read_bytes()) != packed:
+                digest = hashlib.sha256(there).hexdigest()
+                kept[name] = file.replace(file.with_name(f"{name}.{digest[:12]}.tar.gz"))
             write_private(file, packed)
         except OSError as error:
             raise LowDisk(f"{file} can't be written: {error.strerror}", hint="make room there") from None
@@ -212,34 +198,6 @@ def _collect(workshop: Workshop, console: Console, folder: Path) -> list[dict[st
     ]
 
 
-def _holds(file: Path, content: bytes) -> bool:
-    """Returns whether the file has this content: the same files are packed to the same bytes each time."""
-    return file.stat().st_size == len(content) and file.read_bytes() == content
-
-
-def _set_aside(file: Path) -> Path:
-    """Renames PLACE.tar.gz so that it has the time of its last change, by this machine's clock.
-
-    The place may have come up empty on another node since then, or be somebody else's. Returns the new path,
-    where nothing was before. Raises OSError.
-    """
-    begin = (
-        f"{file.name.removesuffix('.tar.gz')}.{datetime.fromtimestamp(file.stat().st_mtime):%Y%m%d-%H%M%S}"
-    )
-    names = chain([begin], (f"{begin}-{number}" for number in count(2)))
-    aside = next(path for name in names if _taken(path := file.with_name(f"{name}.tar.gz")))
-    return file.replace(aside)
-
-
-def _taken(path: Path) -> bool:
-    """Makes an empty file; returns whether none was there, which a rename alone would replace."""
-    try:
-        path.touch(mode=0o600, exist_ok=False)
-    except FileExistsError:
-        return False
-    return True
-
-
 def _show_files(console: Console, rows: Sequence[dict[str, Any]]) -> None:
     console.table(
         ("place", "attendee", "file", "KiB"),
@@ -253,10 +211,6 @@ _Given = TypeVar("_Given")
 def _of_each(
     workshop: Workshop, console: Console, name: str, title: str, act: Callable[[str], _Given]
 ) -> dict[str, _Given]:
-    """Returns what each place gives, by its name.
-
-    Raises PodFailed where some give nothing; Forbidden where a right is lacking, which names it.
-    """
     failures: dict[str, RaysideError] = {}
     results: dict[str, _Given] = {}
 

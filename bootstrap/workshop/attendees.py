@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,14 +32,11 @@ def asked(places: str | None, names: Path | None) -> list[PlaceName]:
 
     Raises InvalidArgument.
     """
-    if (places is not None and not places.isascii()) or (places is not None and not places.isdigit()):
-        raise InvalidArgument(f"--places is {places}", hint=f"name a number from 1 to {MOST}")
     of_people = listed(names) if names else []
-    more = numbered(int(places)) if places else []
-    if len(of_people) + len(more) > MOST:
+    more = numbered(places) if places else []
+    if (count := len(of_people) + len(more)) > MOST:
         raise InvalidArgument(
-            f"these are {len(of_people) + len(more)} places, and a workshop has at most {MOST}",
-            hint="make two workshops",
+            f"these are {count} places, and a workshop has at most {MOST}", hint="make two workshops"
         )
     if both := {place.name for place in of_people} & {place.name for place in more}:
         raise InvalidArgument(
@@ -50,12 +46,11 @@ def asked(places: str | None, names: Path | None) -> list[PlaceName]:
     return [*of_people, *more]
 
 
-def numbered(count: int) -> list[PlaceName]:
-    """Returns so many places, place-001 first. Raises InvalidArgument."""
-    if not 1 <= count <= MOST:
-        raise InvalidArgument(f"--places is {count}", hint=f"name a number from 1 to {MOST}")
+def numbered(places: str) -> list[PlaceName]:
+    if not (places.isascii() and places.isdigit() and 1 <= int(places) <= MOST):
+        raise InvalidArgument(f"--places is {places}", hint=f"name a number from 1 to {MOST}")
     # However many there are: a larger number adds places, and renames none.
-    return [PlaceName(f"place-{number:03}") for number in range(1, count + 1)]
+    return [PlaceName(f"place-{number:03}") for number in range(1, int(places) + 1)]
 
 
 def listed(file: Path) -> list[PlaceName]:
@@ -65,23 +60,13 @@ def listed(file: Path) -> list[PlaceName]:
     and no digit.
     """
     try:
-        with file.open("rb") as stream:
-            content = stream.read(_LARGEST_LIST + 1)
-        text = content.decode("utf-8-sig")
-    except OSError as error:
+        with file.open(encoding="utf-8-sig") as stream:
+            text = stream.read(_LARGEST_LIST + 1)
+    except (OSError, UnicodeDecodeError) as error:
         raise InvalidArgument(
-            f"{file} can't be read: {error.strerror or error}", hint="name a file of names"
+            f"{file} can't be read: {error}", hint="save it as text in UTF-8, a name a line"
         ) from None
-    except UnicodeDecodeError:
-        raise InvalidArgument(
-            f"{file} is no text in UTF-8", hint="save it as plain text, a name a line"
-        ) from None
-    if len(content) > _LARGEST_LIST:
-        raise InvalidArgument(
-            f"{file} is larger than {_LARGEST_LIST // 1024} KiB", hint="a name a line is enough"
-        )
     places: dict[str, PlaceName] = {}
-    lines: dict[str, int] = {}
     for number, raw in enumerate(text.splitlines(), 1):
         attendee = " ".join(line(raw, _LONGEST_NAME).split())
         if not attendee or attendee.startswith("#"):
@@ -95,21 +80,14 @@ def listed(file: Path) -> list[PlaceName]:
             )
         if name in places:
             raise InvalidArgument(
-                f"{where} gives the same place as line {lines[name]}, {places[name].attendee!r}: {name}",
+                f"{where} gives the same place as {places[name].attendee!r}: {name}",
                 hint="add what tells them apart, as an initial or a number",
             )
-        places[name], lines[name] = PlaceName(name, attendee), number
-    return _counted(list(places.values()), file)
-
-
-def _counted(places: Sequence[PlaceName], file: Path) -> list[PlaceName]:
-    if not places:
-        raise InvalidArgument(f"{file} has no names", hint="write one a line")
-    if len(places) > MOST:
-        raise InvalidArgument(
-            f"{file} has {len(places)} names, and a workshop at most {MOST} places", hint="make two workshops"
-        )
-    return list(places)
+        places[name] = PlaceName(name, attendee)
+    if not places or len(text) > _LARGEST_LIST:
+        what = "is too large for a list of names" if places else "has no names"
+        raise InvalidArgument(f"{file} {what}", hint=f"write a name a line, {MOST} at most")
+    return list(places.values())
 
 
 def slug(attendee: str) -> str:

@@ -30,7 +30,6 @@ class Prices:
 
 
 def prices(settings: Settings) -> Prices:
-    """Returns the prices of the settings: 0 where none is said."""
     return Prices(settings.cpu_hour_price, settings.gib_hour_price)
 
 
@@ -63,7 +62,6 @@ class Used:
     cost: float | None
 
     def document(self) -> dict[str, Any]:
-        """Returns it as `--json` shows it."""
         rounded = {name: round(value, 3) for name, value in vars(self).items() if value is not None}
         return {**vars(self), **rounded}
 

@@ -72,15 +72,12 @@ class Workshop:
     shell: Shell
 
     def place(self, name: str) -> Place:
-        """Returns the place of that name, whether it is there or not."""
         return Place.beside(self.base, self.settings, self.shell, name)
 
     def places(self) -> dict[str, Place]:
-        """Returns the places that were begun, by name."""
         return {name: self.place(name) for name in self.recorded()}
 
     def recorded(self) -> list[str]:
-        """Returns the names of the places that were begun, by name."""
         return sorted(each.name.removeprefix(f"{self.base.instance.name}-") for each in self._instances())
 
     @property
@@ -89,7 +86,6 @@ class Workshop:
         return isinstance(self.base, Kind) and not self.base.present()
 
     def require(self) -> None:
-        """Raises NotRunning where there is no workshop."""
         if not self.recorded():
             raise NotRunning(
                 f"there is no workshop beside the cluster {self.base.instance.name}",
@@ -124,7 +120,6 @@ class Workshop:
 
     @property
     def home(self) -> str:
-        """Returns where attendees clone Rayside at home; empty where that is not known."""
         # Without one of its own, git would name the clone around this folder.
         if self.settings.workshop_home or not (ROOT / ".git").exists():
             return self.settings.workshop_home
@@ -172,7 +167,6 @@ class Workshop:
         return self.door.telling(replace(told, **urls, home=home, places=(*kept, *new.values())))
 
     def door_steps(self, door: FrontDoor) -> list[Step]:
-        """Returns the steps that open the door, and lead to it from this machine."""
         # Where a host leads to the door, the room needs no way by this machine.
         ways = (self._teachers_forward,) if self._ingress else (self._forward, self._teachers_forward)
         forwards = Forwards(
@@ -252,10 +246,16 @@ class Workshop:
         told = f"{counted(len(places), 'place')} of {size}{every}, in {in_pods}"
         nodes, pods = self.base.kube.items(f"{CORE}/nodes"), self.base.kube.items(f"{CORE}/pods")
         on_nodes = placed(nodes, pods)
+        ours = [
+            pod["metadata"]
+            for pod in on_nodes
+            if pod["metadata"].get("namespace") == self.base.kube.namespace
+        ]
+        has_door = any((each.get("labels") or {}).get(DOOR) == self.base.instance.name for each in ours)
         # The door comes after the places, and has to find room, too.
-        owed = [*_to_come(clusters, on_nodes), *([] if self._has_door(on_nodes) else [front_door.size()])]
+        owed = [*_to_come(clusters, on_nodes), *([] if has_door else [front_door.size()])]
         left = of_nodes(nodes, pods)
-        largest = max(of_nodes(nodes, ()).values(), key=_by_memory, default=NOTHING)
+        largest = max(of_nodes(nodes, ()).values(), key=lambda size: (size.memory, size.cpu), default=NOTHING)
         fits = fit(places[0].pods, len(new), left.values(), largest, owed)
         if fits.count < len(new):
             do = "do" if len(new) > 1 else "does"
@@ -272,16 +272,7 @@ class Workshop:
         takes = estimate.before(size, len(new), AT_ONCE, estimate.prices(self.settings))
         return f"{told}; {takes}" if takes else told
 
-    def _has_door(self, pods: Iterable[Mapping[str, Any]]) -> bool:
-        name, namespace = self.base.instance.name, self.base.kube.namespace
-        metadata = [pod["metadata"] for pod in pods]
-        return any(
-            each.get("namespace") == namespace and (each.get("labels") or {}).get(DOOR) == name
-            for each in metadata
-        )
-
     def used(self) -> estimate.Used:
-        """Returns what the places have requested until now."""
         return estimate.used(self.clusters(), self.base.kube.now(), estimate.prices(self.settings))
 
 
@@ -308,10 +299,6 @@ def _kind_of(pod: Mapping[str, Any]) -> tuple[str, str, str]:
         labels.get("ray.io/cluster", ""),
         labels.get("ray.io/node-type", ""),
     )
-
-
-def _by_memory(size: Size) -> tuple[int, int]:
-    return size.memory, size.cpu
 
 
 def _state(cluster: Mapping[str, Any] | None, pods: Sequence[Mapping[str, Any]]) -> tuple[str, str]:

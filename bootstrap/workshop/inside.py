@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import subprocess
+import tarfile
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bootstrap.errors import PodFailed
@@ -15,13 +18,14 @@ from bootstrap.kube import trouble
 from bootstrap.kube.api import head_selector
 from bootstrap.steps.ray_cluster import PROGRESS
 from bootstrap.targets.place import Place
-from bootstrap.workshop.changed import Packed
 from rayside.errors import InvalidArgument, NotRunning, RaysideError
 from rayside.plain import line
 
 # A verb ends within so many seconds, and has so many bytes to say.
 _PATIENCE, _LARGEST = 180.0, 256 * 1024
 _MOST_LABS = 100
+# In bytes. A lab is some files of text.
+_LARGEST_LAB = 4 * 1024 * 1024
 # As in a terminal there: image/workspace/entrypoint.
 _VERBS = 'cd "$HOME/rayside" && INVOKE_RAYSIDE_STATE_FOLDER="$PWD/.state" exec ./invokew "$@"'
 
@@ -80,18 +84,47 @@ def reset(place: Place, lab: str) -> list[dict[str, str]]:
     return [{"lab": _text(row.get("name")), "kept": _text(row.get("kept"))} for row in rows]
 
 
+@dataclass(frozen=True)
+class Packed:
+    """A lab; `archive` is a tar file with its folder's contents, `files` their names."""
+
+    lab: str
+    archive: bytes
+    files: frozenset[str]
+
+
+def packed(lab: Path) -> Packed:
+    """Returns the lab of that folder. Raises InvalidArgument where it is larger than 4 MiB."""
+    stream, names = io.BytesIO(), set()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for file in sorted(lab.rglob("*")):
+            if file.is_file() and not file.is_symlink() and "__pycache__" not in file.parts:
+                names.add(file.relative_to(lab).as_posix())
+                archive.add(file, file.relative_to(lab).as_posix(), filter=_without_owner)
+            if stream.tell() > _LARGEST_LAB:
+                raise InvalidArgument(f"{lab} is larger than 4 MiB", hint="keep data out of a lab's folder")
+    return Packed(lab.name, stream.getvalue(), frozenset(names))
+
+
+def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
+
+
 def update(place: Place, lab: Packed) -> dict[str, list[str]]:
     """Makes a lab of a place the packed one; what its attendee edited stays.
 
-    Returns `{"updated", "kept"}`: files of the attendee's copy. Raises NotRunning, PodFailed,
-    Forbidden.
+    Returns `{"updated", "kept"}`: files of the attendee's copy. Raises NotRunning, PodFailed, Forbidden.
     """
     document = _verb(place, ["lab", lab.lab, "--json"], unpacks=lab.archive)
     names: dict[str, list[str]] = {}
     for key in ("updated", "kept"):
         files = document.get(key)
         # No names but those that were brought: the rest would be an attendee's words.
-        if not isinstance(files, list) or not all(_is_one_of(file, lab.files) for file in files):
+        if not isinstance(files, list) or not all(
+            isinstance(file, str) and file in lab.files for file in files
+        ):
             raise _no_answer(place)
         names[key] = sorted({*files})
     return names
@@ -170,11 +203,7 @@ def _verb(place: Place, words: Sequence[str], unpacks: bytes = b"") -> dict[str,
     if isinstance(error, dict):
         kind = InvalidArgument if error.get("id") == InvalidArgument.id else PodFailed
         # Its hint would read as one of ours.
-        hint = (
-            "./invokew labs lists the labs"
-            if kind is InvalidArgument
-            else "look into the place, or run it again"
-        )
+        hint = "look into the place, or run it again; ./invokew labs lists the labs"
         raise kind(f"the place {name} says: {_text(error.get('message'))}", hint=hint)
     return document
 
@@ -222,7 +251,6 @@ def _feed(process: subprocess.Popen[bytes], content: bytes) -> None:
 
 
 def parsed(printed: bytes) -> dict[str, Any] | None:
-    """Returns the object that a verb has printed; None where it is none."""
     try:
         document = json.loads(printed)
     except (ValueError, RecursionError):
@@ -242,11 +270,6 @@ def _no_answer(place: Place) -> PodFailed:
         f"the workspace of the place {name} gives no answer, or none of a verb's{because}",
         hint=f"./invokew up --name {name} says how it is",
     )
-
-
-def _is_one_of(value: object, names: frozenset[str]) -> bool:
-    """Returns whether it is one of the names; a list or an object, which no set has, is none."""
-    return isinstance(value, str) and value in names
 
 
 def _text(value: object) -> str:

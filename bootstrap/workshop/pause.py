@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from bootstrap.delivery.door_secrets import Claim
 from bootstrap.kube import trouble
 from bootstrap.kube.api import RAY
-from bootstrap.step import Report, Status, missing, pending, ready
+from bootstrap.step import Condition, Report, Status, missing, pending, ready
 from bootstrap.steps.ray_cluster import PAUSED, PAUSED_FOR, PAUSED_IDLE, PAUSED_SINCE, RESUMED, notes, paused
 from bootstrap.targets.place import Place
 from bootstrap.workshop import inside
 from bootstrap.workshop.estimate import paused_for, timestamp
-from rayside.errors import NotRunning
+from bootstrap.workshop.event import AT_ONCE
+from rayside.errors import NotRunning, RaysideError
 
+# Seconds from one look of `Culling` to the next. Each runs a program in each place that somebody has.
+LOOK = 60.0
 _REPLICAS = "/spec/workerGroupSpecs/0/replicas"
 
 
@@ -29,11 +33,10 @@ class _Part:
         self._place = place
         self.name = place.instance.name
 
-    def _there(self) -> dict[str, Any] | None:
+    def there(self) -> dict[str, Any] | None:
         return self._place.kube.ray("rayclusters", self._place.instance.ray_cluster)
 
     def _has(self, workers: int) -> Status:
-        """Returns whether so many workers are there, and ready."""
         cluster = self._place.instance.ray_cluster
         pods = self._place.kube.pods(f"ray.io/cluster={cluster},ray.io/node-type=worker")
         if len(pods) != workers:
@@ -55,7 +58,7 @@ class Paused(_Part):
         return f"pause of the place {self.name}"
 
     def check(self) -> Status:
-        there = self._there()
+        there = self.there()
         if there is None:
             return ready("it is not there")
         if not paused(there):
@@ -63,8 +66,7 @@ class Paused(_Part):
         return missing("it was paused for being idle") if PAUSED_IDLE in notes(there) else self._has(0)
 
     def apply(self, report: Report) -> None:
-        """Takes its workers away, with what runs on them."""
-        there = self._there()
+        there = self.there()
         if there is None:
             return
         if not paused(there):
@@ -75,7 +77,6 @@ class Paused(_Part):
             self._change({"op": "test", "path": at, "value": idle}, {"op": "remove", "path": at})
 
     def _take(self, there: Mapping[str, Any], also: Mapping[str, str]) -> None:
-        """Takes the workers of a place that has some; notes `also`."""
         workers = there["spec"]["workerGroupSpecs"][0]["replicas"]
         since = self._place.kube.now().isoformat(timespec="seconds")
         added = {PAUSED: str(workers), PAUSED_SINCE: since, **also}
@@ -99,7 +100,7 @@ class IdlePaused(Paused):
         self._acted = 0.0
 
     def check(self) -> Status:
-        there = self._there()
+        there = self.there()
         if there is None:
             return ready("it is not there")
         if paused(there):
@@ -120,21 +121,18 @@ class IdlePaused(Paused):
         return missing("its attendee does nothing")
 
     def apply(self, report: Report) -> None:
-        """Takes its workers away, with a note of when something was done at last."""
-        there = self._there()
+        there = self.there()
         if there and not paused(there):
             self._take(there, {PAUSED_IDLE: repr(self._acted)})
 
 
 class Resumed(_Part):
-    """A place has the workers again that it had before its pause."""
-
     @property
     def title(self) -> str:
         return f"place {self.name}"
 
     def check(self) -> Status:
-        there = self._there()
+        there = self.there()
         if there is None:
             return ready("it is not there")
         if paused(there):
@@ -142,7 +140,7 @@ class Resumed(_Part):
         return self._has(int(there["spec"]["workerGroupSpecs"][0]["replicas"]))
 
     def apply(self, report: Report) -> None:
-        there = self._there() or {}
+        there = self.there() or {}
         note = paused(there)
         if note:
             goes = {PAUSED, PAUSED_SINCE, PAUSED_IDLE} & {*notes(there)}
@@ -157,30 +155,61 @@ class Resumed(_Part):
             )
 
 
-class BackFromIdle(Resumed):
-    """A place that was paused for being idle has its workers again, once something is done in it.
+def _is_back(place: Place, there: Mapping[str, Any] | None, claim: Claim | None) -> bool:
+    """Returns whether something is done again in a place that was paused for being idle.
 
-    So has one that was freed since then: it is as all that nobody has, or its next attendee's.
+    One that was freed since then counts, too: it is as all that nobody has, or its next attendee's.
+    """
+    noted = notes(there) if there and paused(there) else {}
+    if PAUSED_IDLE not in noted:
+        return False
+    if claim is None or _seconds(claim.since) > _seconds(noted.get(PAUSED_SINCE, "")):
+        return True
+    try:
+        seen = inside.activity(place)
+    except NotRunning:
+        return False
+    return bool(seen.jobs) or seen.acted > _number(noted[PAUSED_IDLE])
+
+
+class Culling:
+    """Looks into places again and again.
+
+    Attributes:
+        minutes: for so long nothing has to be done in a place.
     """
 
-    def __init__(self, place: Place, claim: Claim | None) -> None:
-        super().__init__(place)
-        self._claim = claim
+    def __init__(self, minutes: int) -> None:
+        self.minutes = minutes
+        # Why a place could not be changed at the last look, by its name.
+        self._failures: dict[str, str] = {}
 
-    def check(self) -> Status:
-        there = self._there()
-        noted = notes(there) if there and paused(there) else {}
-        if PAUSED_IDLE not in noted:
-            return ready("it is not paused, or for a break")
-        if self._claim is None or _seconds(self._claim.since) > _seconds(noted.get(PAUSED_SINCE, "")):
-            return missing("it was freed")
-        try:
-            seen = inside.activity(self._place)
-        except NotRunning as error:
-            return ready(error.message)
-        if seen.jobs or seen.acted > _number(noted[PAUSED_IDLE]):
-            return missing("its attendee is back")
-        return ready("its attendee does nothing yet")
+    def look(self, places: Mapping[str, Place], claims: Mapping[str, Claim], report: Report) -> None:
+        """Looks into all of them once, side by side; says what it changes, and once what fails."""
+
+        def one(name: str) -> None:
+            failure = ""
+            try:
+                self._change(name, places[name], claims.get(name), report)
+            except RaysideError as error:
+                failure = error.message
+            if failure and failure != self._failures.get(name):
+                report(f"{name}: {failure}")
+            self._failures[name] = failure
+
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(one, places))
+
+    def _change(self, name: str, place: Place, claim: Claim | None, report: Report) -> None:
+        resumed = Resumed(place)
+        if _is_back(place, resumed.there(), claim):
+            resumed.apply(report)
+            report(f"{name} gets its workers again")
+            return
+        idle = IdlePaused(place, claim, self.minutes)
+        if idle.check().condition is Condition.MISSING:
+            idle.apply(report)
+            report(f"{name} is paused: nothing was done in it for {self.minutes} min")
 
 
 def _seconds(time: str) -> float:

@@ -49,7 +49,6 @@ class PlaceUp:
 
     @property
     def is_up(self) -> bool:
-        """Returns whether it was seen to be up."""
         return self._is_up
 
     def _alone(self, report: Report) -> AbstractContextManager[None]:
@@ -58,7 +57,7 @@ class PlaceUp:
 
 
 class _Notes:
-    """Tells what the steps of one place do as notes of one piece of work."""
+    """Progress of the steps of one place, as notes of one piece of work."""
 
     def __init__(self, report: Report) -> None:
         self._report = report

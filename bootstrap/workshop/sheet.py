@@ -49,7 +49,6 @@ _CARD = """\
 
 
 def as_csv(told: Listed) -> str:
-    """Returns a line for each place, below one with the names of the columns."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("place", "attendee", "link"))

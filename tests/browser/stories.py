@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from bootstrap.settings import ROOT
 from bootstrap.step import until
-from bootstrap.verbs.paused import paused
+from bootstrap.verbs.relay_requests import paused
 from rayside.dap.paused_task import PausedTask
 from tests.browser.workbench import Workbench
 from tests.browser.workspace import Workspace

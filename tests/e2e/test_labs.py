@@ -38,7 +38,7 @@ def idle(up: Rayside) -> Rayside:
 @pytest.mark.parametrize("lesson", ON_KIND, ids=lambda lesson: lesson.name)
 def test_a_lab_fails_before_it_is_solved_and_passes_after(idle: Rayside, lesson: Lesson) -> None:
     notes: list[str] = []
-    (result,) = checking.check_all([lesson], target(idle), lambda name, text: notes.append(text))
+    result = checking.checked(lesson, target(idle), notes.append)
     assert result.status == "passed", (result, notes)
 
 

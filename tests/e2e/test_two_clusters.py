@@ -82,7 +82,7 @@ def test_down_removes_one_and_leaves_the_other(up: Rayside, second: Rayside) -> 
     done = second.run("down", "--purge", timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     # The cache is of both.
-    assert f"The cache stays, as {up.settings.name} uses it." in done.stdout
+    assert f"The cache stays, for {up.settings.name}." in done.stdout
     assert second.settings.cache_folder.exists()
     ports = {f"{name}_port": port for name, port in vars(identity.ports).items()}
     assert traces(Rayside(Settings(**{**vars(second.settings), **ports}), second.environment_too)) == []

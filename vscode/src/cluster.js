@@ -3,7 +3,7 @@
 
 const fs = require("node:fs/promises");
 const path = require("node:path");
-const { stateFolder, strangers } = require("./state_folder");
+const { stateFolder, notOwn } = require("./state_folder");
 
 const FILE = "cluster.json";
 const DEFAULT_RELAY = { host: "127.0.0.1", port: 5678 };
@@ -105,33 +105,25 @@ function parse(text, file) {
   } catch {
     throw new ClusterError(`${file} is not JSON`);
   }
-  const wrong = fault(written);
-  if (wrong) throw new ClusterError(`${file}: ${wrong}`);
+  const wrong = Object.entries(FIELDS).filter(([name, fits]) => !fits(written?.[name]));
+  if (wrong.length) throw new ClusterError(`${file}: ${wrong.map(([name]) => name).join(", ")} can't be used`);
   return written;
 }
 
-function fault(written) {
-  const isText = (value) => typeof value === "string";
-  const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
-  if (!isObject(written)) return "no object";
-  const { dashboard, relay, token_file, verbs, submit, environment, trusted_uids, user } = written;
-  if (!isText(dashboard) || !dashboard) return "`dashboard` should be an address";
-  if (relay !== undefined && !(isObject(relay) && isText(relay.host) && Number.isInteger(relay.port))) {
-    return "`relay` should have a host and a port";
-  }
-  if (token_file !== undefined && !isText(token_file)) return "`token_file` should be a path";
-  if (user !== undefined && !isText(user)) return "`user` should be a name";
-  for (const [name, words] of Object.entries({ verbs, submit })) {
-    if (words !== undefined && !(Array.isArray(words) && words.every(isText))) return `\`${name}\` should be a list of words`;
-  }
-  if (trusted_uids !== undefined && !(Array.isArray(trusted_uids) && trusted_uids.every(Number.isInteger))) {
-    return "`trusted_uids` should be a list of numbers";
-  }
-  if (environment !== undefined && !(isObject(environment) && Object.values(environment).every(isText))) {
-    return "`environment` should hold texts";
-  }
-  return "";
-}
+const isText = (value) => typeof value === "string";
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+const all = (fits) => (values) => Array.isArray(values) && values.every(fits);
+const optional = (fits) => (value) => value === undefined || fits(value);
+const FIELDS = {
+  dashboard: (value) => isText(value) && value !== "",
+  relay: optional((relay) => isObject(relay) && isText(relay.host) && Number.isInteger(relay.port)),
+  token_file: optional(isText),
+  user: optional(isText),
+  verbs: optional(all(isText)),
+  submit: optional(all(isText)),
+  trusted_uids: optional(all(Number.isInteger)),
+  environment: optional((variables) => isObject(variables) && Object.values(variables).every(isText)),
+};
 
 async function named(file, uid) {
   try {
@@ -155,10 +147,10 @@ async function named(file, uid) {
 async function newest(uid, state, name = "") {
   if (uid === undefined) return null;
   // A file's `submit` and `verbs` are run, and the token goes where it says: nobody else may have put it there.
-  const refused = [strangers(state, uid)].filter(Boolean);
+  const refused = [notOwn(state, uid)].filter(Boolean);
   const files = [];
   for (const folder of refused.length ? [] : await clusterFolders(state, name)) {
-    const wrong = strangers(folder, uid);
+    const wrong = notOwn(folder, uid);
     if (wrong) {
       refused.push(wrong);
       continue;

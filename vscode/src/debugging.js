@@ -18,6 +18,7 @@ const LOST = {
   "relay-gone": "The cluster is there without its debug relay, so the debug session has ended. Run ./invokew up where you ran it before.",
   "forward-ended": "Rayside's forward to the cluster has ended, and the debug session with it.",
 };
+const WAITING = "The connection to the cluster is lost. The debugger attaches again by itself when it is back.";
 const CLUSTER = { type: TYPE, request: "attach", name: "Ray cluster" };
 
 class Debugging {
@@ -126,7 +127,7 @@ class Debugging {
       onDidSendMessage: (message) => {
         if (stops.received(message)) this.#changed.fire();
         const reason = message.body?.ray?.reason;
-        if (message.event === "output" && reason === "waiting") void this.#waiting();
+        if (message.event === "output" && reason === "waiting") void vscode.window.showWarningMessage(WAITING);
         if (message.event !== "terminated") return;
         if (reason === "taken-over") {
           void this.#over(session, "Another window debugs this cluster now, so the session here has ended.", "Debug Here");
@@ -207,7 +208,7 @@ class Debugging {
   async #explain(error) {
     const down = error instanceof RelayError && error.kind === "down";
     const text = down
-      ? `${sentence(error.message)} Where you ran ./invokew up, run it again: it mends what is missing.`
+      ? `${sentence(error.message)} Where you ran ./invokew up, run it again: it repairs what is missing.`
       : sentence(error.message);
     const choices = down ? ["Open Settings"] : ["Set Token", "Open Settings"];
     const chosen = await vscode.window.showErrorMessage(text, ...choices);
@@ -221,11 +222,6 @@ class Debugging {
     // "always" from whom the user was just told of; nobody else is thrown out unasked.
     const more = choice === "Debug Here" ? { takeOver: "always" } : {};
     if (again) await this.start(session.configuration.job, more);
-  }
-
-  async #waiting() {
-    const text = "The connection to the cluster is lost. The debugger attaches again by itself when it is back.";
-    await vscode.window.showWarningMessage(text);
   }
 
   #ended(session) {

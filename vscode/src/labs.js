@@ -99,8 +99,7 @@ class Labs {
     if (!Number.isInteger(step) || !lab.steps.includes(`run-${step}`)) {
       throw new LabError(`${lab.title} has no step ${JSON.stringify(step)} that runs something`);
     }
-    const cluster = await this.#cluster();
-    await saved(lab);
+    const { cluster } = await this.#begun(name);
     const [program, ...words] = [...cluster.verbs, "lab", lab.name, "--step", String(step)];
     const execution = new vscode.ProcessExecution(program, words, {
       cwd: path.dirname(program),
@@ -116,9 +115,7 @@ class Labs {
 
   /** Checks the exercise, and says what is lacking. */
   async check(name) {
-    const lab = this.#lab(name);
-    const cluster = await this.#cluster();
-    await saved(lab);
+    const { lab, cluster } = await this.#begun(name);
     try {
       await this.#change(cluster, lab, "Checking", "--check");
     } catch (error) {
@@ -135,9 +132,7 @@ class Labs {
 
   /** Makes the learner's copy anew. */
   async reset(name) {
-    const lab = this.#lab(name);
-    const cluster = await this.#cluster();
-    await saved(lab);
+    const { lab, cluster } = await this.#begun(name);
     const { kept } = await this.#change(cluster, lab, "Resetting", "--reset");
     await this.#look(cluster, lab);
     const edited = kept ? ` What you had edited is in ${kept}.` : "";
@@ -146,9 +141,7 @@ class Labs {
 
   /** Puts the solution into the learner's copy. */
   async solve(name) {
-    const lab = this.#lab(name);
-    const cluster = await this.#cluster();
-    await saved(lab);
+    const { lab, cluster } = await this.#begun(name);
     await this.#change(cluster, lab, "Solving", "--solve");
     const { folder } = await this.#look(cluster, lab);
     void vscode.window.showInformationMessage(
@@ -170,6 +163,18 @@ class Labs {
     const { texts } = await this.#look(await this.#cluster(), lab);
     if (!Object.hasOwn(texts, language)) throw new LabError(`${lab.title} has no text in ${JSON.stringify(language)}`);
     await beside(texts[language]);
+  }
+
+  /** A lab, and the cluster on which it can be done, once what the learner has edited is saved. */
+  async #begun(name) {
+    const lab = this.#lab(name);
+    const cluster = await this.#cluster();
+    // What is run and checked are the files.
+    const edited = vscode.workspace.textDocuments.filter(
+      (document) => document.isDirty && document.uri.fsPath.includes(`/labs/${lab.name}/`),
+    );
+    for (const document of edited) await document.save();
+    return { lab, cluster };
   }
 
   #doable(cluster) {
@@ -255,14 +260,6 @@ async function ended(task) {
       reject(error);
     });
   });
-}
-
-/** Saves what the learner has edited of a lab: what is run and checked are the files. */
-async function saved(lab) {
-  const edited = vscode.workspace.textDocuments.filter(
-    (document) => document.isDirty && document.uri.fsPath.includes(`/labs/${lab.name}/`),
-  );
-  for (const document of edited) await document.save();
 }
 
 /** Opens a file in the second column: the walkthrough is in the first. */

@@ -17,7 +17,7 @@ const LISTENING = "0A";
  * @param {net.Socket} socket
  * @param {number[]} trusted
  */
-async function stranger(socket, trusted = [], { uid = process.geteuid?.(), tables = sockets } = {}) {
+async function otherUser(socket, trusted = [], { uid = process.geteuid?.(), tables = sockets } = {}) {
   const server = end(socket.remoteAddress, socket.remotePort);
   const client = end(socket.localAddress, socket.localPort);
   if (!server || !isLoopback(server.address)) return "";
@@ -88,7 +88,7 @@ function isLoopback(address) {
 
 /** Makes connections that are handed on only once it is known who is behind them. */
 class OwnAgent extends http.Agent {
-  /** @param {number[]} trusted uids, as of `stranger` */
+  /** @param {number[]} trusted uids, as of `otherUser` */
   constructor(trusted = []) {
     super();
     this.trusted = trusted;
@@ -98,7 +98,7 @@ class OwnAgent extends http.Agent {
     const socket = net.connect(options);
     socket.once("error", done);
     socket.once("connect", async () => {
-      const why = await stranger(socket, this.trusted);
+      const why = await otherUser(socket, this.trusted);
       socket.removeListener("error", done);
       if (!why) return done(null, socket);
       socket.destroy();
@@ -107,4 +107,4 @@ class OwnAgent extends http.Agent {
   }
 }
 
-module.exports = { OwnAgent, ownersOf, stranger };
+module.exports = { OwnAgent, ownersOf, otherUser };

@@ -1,10 +1,10 @@
 /** Runs the programs that the cluster file names, which print one JSON document each. */
 "use strict";
 
-const { spawn } = require("node:child_process");
+const { execFile } = require("node:child_process");
 
-// The end of what a program printed is what tells why it failed.
-const MOST_TEXT = 1024 * 1024;
+// Characters that a program may print.
+const MOST_TEXT = 64 * 1024 * 1024;
 
 /** `message` says what happened, `hint` what to do about it, `id` is that of an error of Rayside's. */
 class ProgramError extends Error {
@@ -26,26 +26,15 @@ class ProgramError extends Error {
  * @throws {ProgramError}
  */
 function run([program, ...args], environment, signal, patience) {
+  const env = { ...process.env, ...environment };
   return new Promise((resolve, reject) => {
-    const env = { ...process.env, ...environment };
-    const child = spawn(program, args, { env, signal, stdio: ["ignore", "pipe", "pipe"] });
-    // Not spawn's own time-out, which outlives a program that could not be started.
-    const timer = setTimeout(() => child.kill(), patience);
-    const fail = (why) => {
-      clearTimeout(timer);
-      reject(new ProgramError(why));
-    };
-    const texts = { out: "", err: "" };
-    child.stdout.setEncoding("utf8").on("data", (text) => (texts.out = (texts.out + text).slice(-MOST_TEXT)));
-    child.stderr.setEncoding("utf8").on("data", (text) => (texts.err = (texts.err + text).slice(-MOST_TEXT)));
-    child.on("error", (error) => {
-      fail(signal.aborted ? "it was cancelled" : `${program} can't be run: ${error.code ?? error.message}`);
+    const options = { env, signal, timeout: patience, maxBuffer: MOST_TEXT };
+    const child = execFile(program, args, options, (error, out, err) => {
+      if (!error || typeof error.code === "number") return resolve({ code: error?.code ?? 0, out, err });
+      const why = error.signal ? `was ended (${error.signal}) before it was done` : `can't be run: ${error.code ?? error.message}`;
+      return reject(new ProgramError(signal.aborted ? "it was cancelled" : `${program} ${why}`));
     });
-    child.on("close", (code, killed) => {
-      clearTimeout(timer);
-      if (code === null) fail(`${program} was ended (${killed}) before it was done`);
-      else resolve({ code, ...texts });
-    });
+    child.stdin?.end();
   });
 }
 

@@ -3,7 +3,7 @@
 
 const net = require("node:net");
 const { Decoder, encode } = require("./dap");
-const { stranger } = require("./listener");
+const { otherUser } = require("./listener");
 
 /** `kind`: "down" (nothing answers there) or "refused" (the relay said no, in `message`). */
 class RelayError extends Error {
@@ -34,7 +34,7 @@ function ask({ host, port, trusted }, command, args, patience = 2000) {
     const down = (why) => end(reject, new RelayError("down", `the debug relay at ${host}:${port} ${why}`));
     const timer = setTimeout(() => down("does not answer"), patience);
     socket.on("connect", async () => {
-      const why = await stranger(socket, trusted);
+      const why = await otherUser(socket, trusted);
       if (why) return down(why);
       return socket.write(encode({ seq: 1, type: "request", command, arguments: args }));
     });

@@ -30,7 +30,7 @@ function ownHome() {
 }
 
 /** Why a folder may be another user's, "" where it is that user's alone or is not there. What is in it is then, too. */
-function strangers(folder, uid) {
+function notOwn(folder, uid) {
   let found;
   try {
     found = fs.lstatSync(folder);
@@ -41,4 +41,4 @@ function strangers(folder, uid) {
   return `${folder} is not a folder that only you can read: look who made it (ls -ld ${folder}), and remove it`;
 }
 
-module.exports = { stateFolder, strangers };
+module.exports = { stateFolder, notOwn };

@@ -55,7 +55,11 @@ function join(jobs, paused, user = "", everyone = false) {
     const n = perWorker.get(row.worker_id) ?? 0;
     perWorker.set(row.worker_id, n + 1);
     const task = taskOf(row, n);
-    if (!found.has(task.jobId)) found.set(task.jobId, { ...unknown(task.jobId), started: Infinity });
+    if (!found.has(task.jobId)) {
+      // Ray does not name its job, or not yet.
+      const entrypoint = task.jobId ? `job ${task.jobId}` : "Job not known yet";
+      found.set(task.jobId, { ...jobOf({ job_id: task.jobId, status: "RUNNING", entrypoint }, ""), started: Infinity });
+    }
     found.get(task.jobId).tasks.push(task);
   }
   const shown = [...found.values()].filter((job) => everyone || !job.whose || job.tasks.length);
@@ -97,20 +101,6 @@ function jobOf(row, user) {
 function userOf(row) {
   const name = row.metadata?.["rayside.user"] || row.runtime_env?.env_vars?.RAYSIDE_USER;
   return typeof name === "string" && [...name].length <= LONGEST_USER && line(name) === name ? name : "";
-}
-
-/** Of tasks whose job Ray does not name, or not yet. */
-function unknown(jobId) {
-  return {
-    key: `job ${jobId}`,
-    submissionId: "",
-    jobId,
-    status: "RUNNING",
-    running: true,
-    entrypoint: jobId ? `job ${jobId}` : "Job not known yet",
-    whose: "",
-    tasks: [],
-  };
 }
 
 /** How many tasks are paused. */

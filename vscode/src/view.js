@@ -92,8 +92,8 @@ class View {
 function messageOf(seen, paused) {
   if (seen.state === "nowhere" && seen.problem) return `${sentence(seen.problem)} Correct it and look again.`;
   if (seen.problem && seen.cluster && !TROUBLE.has(seen.state)) {
-    const mended = "Where you ran ./invokew up, run it again: it mends what is missing.";
-    return `${sentence(seen.problem)} Which tasks are paused is as it was last seen. ${mended}`;
+    const repairs = "Where you ran ./invokew up, run it again: it repairs what is missing.";
+    return `${sentence(seen.problem)} Which tasks are paused is as it was last seen. ${repairs}`;
   }
   if (seen.state === "seen" && !paused) {
     return "No task is paused. Click left of a line number to set a breakpoint, and run the script from its editor.";

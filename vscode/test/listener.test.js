@@ -6,7 +6,7 @@ const net = require("node:net");
 const test = require("node:test");
 const { Dashboard } = require("../src/dashboard");
 const { ask } = require("../src/relay");
-const { stranger } = require("../src/listener");
+const { otherUser } = require("../src/listener");
 
 const linux = process.platform === "linux";
 
@@ -24,9 +24,9 @@ for (const [address, to] of [["127.0.0.1"], ["0.0.0.0"], ["::"], ["::1", "::1"]]
   test(`whose a listener on ${address} is is known`, { skip: !linux && "no /proc" }, async (t) => {
     const socket = await connected(t, address, to);
     const uid = process.geteuid();
-    assert.equal(await stranger(socket), "");
-    assert.match(await stranger(socket, [], { uid: uid + 1 }), /another user/);
-    assert.equal(await stranger(socket, [uid], { uid: uid + 1 }), "");
+    assert.equal(await otherUser(socket), "");
+    assert.match(await otherUser(socket, [], { uid: uid + 1 }), /another user/);
+    assert.equal(await otherUser(socket, [uid], { uid: uid + 1 }), "");
   });
 }
 
@@ -35,7 +35,7 @@ test("a connection that nobody has taken is known by who listens", async (t) => 
   const hex = (port) => port.toString(16).toUpperCase().padStart(4, "0");
   const line = (local, remote, state, owner, inode) => `0: ${local} ${remote} ${state} 0:0 0:0 0 ${owner} 0 ${inode}`;
   const [far, near] = [`0100007F:${hex(socket.remotePort)}`, `0100007F:${hex(socket.localPort)}`];
-  const whose = (...lines) => stranger(socket, [], { uid: 7, tables: async () => lines });
+  const whose = (...lines) => otherUser(socket, [], { uid: 7, tables: async () => lines });
   const waiting = line(far, near, "01", 0, 0);
   assert.equal(await whose(waiting, line(far, "00000000:0000", "0A", 7, 1)), "");
   assert.notEqual(await whose(waiting, line(far, "00000000:0000", "0A", 8, 1)), "");
@@ -44,7 +44,7 @@ test("a connection that nobody has taken is known by who listens", async (t) => 
   assert.notEqual(await whose(), "");
 });
 
-test("neither the dashboard's client nor the relay's sends a stranger anything", { skip: !linux && "no /proc" }, async (t) => {
+test("neither the dashboard's client nor the relay's sends another user anything", { skip: !linux && "no /proc" }, async (t) => {
   const received = [];
   const server = net.createServer((socket) => socket.on("error", () => {}).on("data", (data) => received.push(data)));
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));

@@ -29,7 +29,7 @@ script({
 });
 const { runScript } = require("../src/run");
 
-/** A folder with a script, two packages, a submit program that keeps its words, and a stranger's job in Ray. */
+/** A folder with a script, two packages, a submit program that keeps its words, and another user's job in Ray. */
 async function stage(t) {
   const folder = await fs.mkdtemp(path.join(os.tmpdir(), "ray breakpoints "));
   const [code, mine, theirs] = ["code", "mine", "theirs"].map((name) => path.join(folder, name));

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bootstrap.labs.scripted_editor import connecting
+from bootstrap.labs.exercise import connecting
 from rayside.client.events import JobState
 from rayside.client.scripted import run as debug
 from rayside.client.session import AttachOptions

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from bootstrap.step import until
+from bootstrap.steps.relay import LocalRelay
 from rayside.dap.client import Client
 from rayside.ray import jobs
 from rayside.ray.announced import announced
@@ -190,7 +191,9 @@ class Debugger:
 def listening(up: Rayside) -> set[tuple[str, int]]:
     """Returns each port that a process of the cluster listens on, with an address where it can be reached."""
     addresses: set[tuple[str, int]] = set()
-    for process in [*up.target.head.leftovers(), *up.target.relay.leftovers()]:
+    relay = up.target.relay
+    assert isinstance(relay, LocalRelay)
+    for process in [*up.target.head.leftovers(), *relay.leftovers()]:
         with suppress(psutil.Error):
             for connection in process.net_connections(kind="tcp"):
                 if connection.status == psutil.CONN_LISTEN:

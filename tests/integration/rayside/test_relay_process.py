@@ -306,7 +306,7 @@ async def test_breakpoints_lists_a_task_once_whoever_holds_it(up: Rayside) -> No
     until(lambda: up.json("breakpoints") == [])
 
 
-def test_killed_it_is_missing_and_up_mends_it_alone(up: Rayside) -> None:
+def test_killed_it_is_missing_and_up_repairs_it_alone(up: Rayside) -> None:
     head = (up.folder / "ray.json").read_text()
     before = relay(up)
     before.kill()

@@ -142,7 +142,10 @@ def test_a_cluster_that_was_created_is_known_again_without_create(prod: Path) ->
 def test_a_cluster_that_is_looked_after_is_not_made(prod: Path) -> None:
     identity = replace(chosen(prod).instance, their_cluster="theirs")
     record(identity)
-    with pytest.raises(InvalidSetting, match="looks after the RayCluster theirs in team of prod"):
+    with pytest.raises(
+        InvalidSetting,
+        match=r"create is True, .* \(the RayCluster theirs in team of prod\) was made with none",
+    ):
         choice.choose(settings(prod), Shell())
 
 

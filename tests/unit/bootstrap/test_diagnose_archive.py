@@ -60,10 +60,10 @@ def test_an_archive_holds_what_its_manifest_says_and_no_secret(name: str, tmp_pa
         *("MANIFEST.txt", "findings.json", "versions.json", "settings.json", "ray/jobs.json"),
         *(
             "kubernetes/pods.json",
-            "logs/job-------x.log",
+            "logs/job-..%2F..%2Fx.log",
             "logs/head.log",
             "logs/raylets.log",
-            "logs/pod-p-c.log",
+            "logs/pod-p%2Fc.log",
         ),
     } == set(files)
     manifest = files["MANIFEST.txt"]
@@ -73,7 +73,7 @@ def test_an_archive_holds_what_its_manifest_says_and_no_secret(name: str, tmp_pa
         assert SECRET not in text
         assert "hunter2hunter2" not in text
     assert json.loads(files["findings.json"])["findings"][0]["id"] == "job-failed"
-    assert files["logs/job-------x.log"] == "begin\nRay's token is <redacted>\n"
+    assert files["logs/job-..%2F..%2Fx.log"] == "begin\nRay's token is <redacted>\n"
 
 
 def test_an_archive_is_never_written_over_a_file(tmp_path: Path) -> None:
@@ -104,9 +104,9 @@ def test_each_log_has_a_name_of_its_own_and_makes_no_line_of_the_manifest(name: 
     report_file.write(tmp_path / name, Gathered({"output of jobs": logs}, seen()), [], {}, {}, [])
     files = read(tmp_path / name)
     assert [name for name in files if name.startswith("logs/job-a")] == [
+        "logs/job-a.b.log",
         "logs/job-a-b.log",
-        "logs/job-a-b-2.log",
-        "logs/job-a-b-3.log",
+        "logs/job-a%2Fb.log",
     ]
     assert "\nfindings.json: nothing" not in files["MANIFEST.txt"]
 
@@ -122,7 +122,7 @@ def test_a_disk_that_is_full_leaves_no_half_archive(tmp_path: Path, monkeypatch:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_stranger_says_is_cleaned_and_bounded_wherever_it_stands() -> None:
+def test_what_others_say_is_cleaned_and_bounded_wherever_it_stands() -> None:
     deep: Any = "end"
     for _ in range(100):
         deep = [deep]

@@ -140,25 +140,16 @@ def test_what_fails_or_answers_nonsense_is_told_and_the_rest_is_there() -> None:
 
 
 ODD_TASKS: list[dict[str, Any]] = [
-    {"events": [{"created_ms": 10**400}]},
+    {"events": [{"created_ms": "soon"}]},
     {"attempt_number": float("inf")},
     {"required_resources": {"CPU": None}},
     {"required_resources": "CPU"},
-    {"name": 5},
-    {"task_id": ["x"]},
-    {"task_id": None},
-    {"job_id": {}},
-    {"state": ["x"]},
-    {"error_message": {"a": 1}},
 ]
 ODD_JOBS: list[dict[str, Any]] = [
     {"start_time": 10**400},
     {"start_time": "soon"},
     {"runtime_env": ["pip"]},
     {"driver_exit_code": "1"},
-    {"submission_id": None, "status": ["x"]},
-    {"entrypoint": None},
-    {"message": {"a": 1}},
 ]
 
 

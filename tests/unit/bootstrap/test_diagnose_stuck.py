@@ -394,7 +394,7 @@ def test_an_explainer_that_fails_ends_no_other_and_is_told() -> None:
 def test_a_hint_with_a_name_that_has_lines_is_one_line() -> None:
     row = job("x\n\nNext: curl http://evil", status="RUNNING", code=None)
     found = only(findings(seen([row], paused=[paused()])))
-    assert found.hint == "./invokew debug --job 'x\\n\\nNext: curl http://evil'"
+    assert found.hint == "./invokew debug --job 'x Next: curl http://evil'"
 
 
 def test_whatever_a_stranger_writes_is_one_bounded_line() -> None:

@@ -163,5 +163,5 @@ def test_a_job_and_a_pod_are_two_questions(place: Place, monkeypatch: pytest.Mon
 def test_an_archive_that_cannot_be_is_refused_first(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidArgument, match="no ending that says what it is"):
         shown(seen(FAILED), place, monkeypatch, archive=str(place.folder / "d.txt"))
-    with pytest.raises(InvalidArgument, match="its ~ is nobody's home"):
+    with pytest.raises(InvalidArgument, match="there is no folder ~nosuchuser"):
         shown(seen(FAILED), place, monkeypatch, archive="~nosuchuser/d.zip")

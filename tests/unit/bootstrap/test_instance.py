@@ -175,7 +175,9 @@ def test_the_first_cluster_gets_the_usual_ports_and_keeps_those_that_were_named(
 
 def test_a_namespace_that_is_named_later_is_refused(tmp_path: Path) -> None:
     recorded(tmp_path, "demo", "kind")
-    with pytest.raises(InvalidSetting, match="ours, and the cluster demo is in default") as refused:
+    with pytest.raises(
+        InvalidSetting, match="namespace is ours, and the cluster demo was made with default"
+    ) as refused:
         choice.choose(Settings(state_folder=tmp_path, name="demo", namespace="ours"), Shell())
     assert "./invokew down --name demo" in refused.value.hint
     recorded(tmp_path, "demo", "kind", namespace="ours")

@@ -13,12 +13,11 @@ from typing import cast
 import pytest
 
 from bootstrap.errors import NotSolved, OtherTarget, UnsafeFolder
-from bootstrap.labs import left
+from bootstrap.labs import copies
 from bootstrap.labs.checking import cannot_run, require_possible
 from bootstrap.labs.copies import Copy, Progress
 from bootstrap.labs.exercise import Exercise
-from bootstrap.labs.lesson import FOLDER, SECTIONS, Lesson, find, lessons
-from bootstrap.labs.needs import NEEDS, Need, lacking
+from bootstrap.labs.lesson import FOLDER, NEEDS, SECTIONS, Lesson, Need, find, lacking, lessons
 from bootstrap.settings import POD, TARGETS
 from bootstrap.targets.target import Target
 from rayside.errors import InvalidArgument, MissingProgram, NotRunning
@@ -120,10 +119,9 @@ def test_its_steps_are_those_of_its_readme(lesson: Lesson) -> None:
 
 def test_a_need_that_is_lacking_comes_with_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    target = cast(Target, None)  # No need of a module looks at it.
-    assert lacking(["mypy"], target)["mypy"].brings == ".venv/bin/python -m pip install mypy"
-    monkeypatch.setitem(NEEDS, "mypy", Need(lambda target: True, "nothing"))
-    assert lacking(["mypy"], target) == {}
+    assert lacking(["mypy"])["mypy"].brings == ".venv/bin/python -m pip install mypy"
+    monkeypatch.setitem(NEEDS, "mypy", Need(lambda: True, "nothing"))
+    assert lacking(["mypy"]) == {}
 
 
 def test_a_lab_that_cant_be_done_here_says_what_brings_all_that_it_needs(
@@ -131,7 +129,7 @@ def test_a_lab_that_cant_be_done_here_says_what_brings_all_that_it_needs(
 ) -> None:
     monkeypatch.setattr(type(lesson), "needs", ("gdb", "mypy"))
     for name in ("gdb", "mypy"):
-        monkeypatch.setitem(NEEDS, name, Need(lambda target: False, f"bring {name}"))
+        monkeypatch.setitem(NEEDS, name, Need(lambda: False, f"bring {name}"))
     local, kind = local_target(), kind_target()
     with pytest.raises(MissingProgram, match="it needs gdb and mypy") as lacks:
         require_possible(lesson, local)
@@ -193,17 +191,25 @@ def test_nothing_is_written_through_a_link_of_the_learners(copy: Copy, tmp_path:
 
 @pytest.mark.parametrize("text", ["1e999", "-3", "99", '"x"', "[" * 5_000])
 def test_a_record_that_somebody_wrote_is_no_more_than_a_lab_can_have(copy: Copy, text: str) -> None:
-    (copy.folder / ".lab.json").write_text(f'{{"passed": false, "steps_done": {text}}}')
+    (copy.folder / ".lab.json").write_text(f'{{"passed": false, "checks_failed": 0, "steps_done": {text}}}')
     assert 0 <= copy.progress().steps_done <= len(copy.lesson.steps)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('{"steps_done": 1, "passed": false}', Progress(1)),
         ('{"steps_done": 1, "passed": false, "checks_failed": 3}', Progress(1, checks_failed=3)),
         ('{"steps_done": 1, "passed": false, "checks_failed": -3}', Progress(1)),
-        *((damaged, Progress()) for damaged in ("", "{", "[]", '{"steps_done": "x", "passed": true}')),
+        *(
+            (damaged, Progress())
+            for damaged in (
+                "",
+                "{",
+                "[]",
+                '{"steps_done": "x", "passed": true}',
+                '{"steps_done": 1, "passed": false}',
+            )
+        ),
     ],
 )
 def test_a_record_says_how_often_the_check_has_failed_and_a_damaged_one_says_nothing(
@@ -275,9 +281,9 @@ def test_what_labs_have_left_running_is_known_by_the_folder_that_was_submitted(t
         submitted("out", home / "07-pdb" / ".." / ".." / "mine"),
         submitted("colleague's", home / "07-pdb", user="bob"),
     )
-    assert left.running(dashboard, home) == {"pdb": "07-pdb", "below": "18-reproduce"}
-    left.end(dashboard, ["pdb"])
-    assert left.running(dashboard, home) == {"below": "18-reproduce"}
+    assert copies.running(dashboard, home) == {"pdb": "07-pdb", "below": "18-reproduce"}
+    copies.end(dashboard, ["pdb"])
+    assert copies.running(dashboard, home) == {"below": "18-reproduce"}
     assert {name for name, job in dashboard.known.items() if job.ended} == {"pdb", "ended"}
 
 

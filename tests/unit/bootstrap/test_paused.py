@@ -11,7 +11,7 @@ import pytest
 from bootstrap.settings import Settings
 from bootstrap.targets import choice
 from bootstrap.targets.target import Target
-from bootstrap.verbs import paused, submit
+from bootstrap.verbs import relay_requests as paused
 from rayside.console import Console
 from rayside.dap.framing import Message
 from rayside.errors import DebuggerGone, NotRunning, RequestFailed
@@ -87,7 +87,7 @@ def test_the_table_says_which_stopped_then_and_which_began(
     target: Target, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(choice, "existing", lambda settings, shell: target)
-    submit.breakpoints(Settings(), Console())
+    paused.breakpoints(Settings(), Console())
     rows = [line.split("  ") for line in capsys.readouterr().out.splitlines()[:4]]
     assert [(row[0], row[-1].strip()) for row in rows] == [
         ("task", "when"),

@@ -65,7 +65,7 @@ def test_a_cluster_keeps_its_address(tmp_path: Path) -> None:
     make_own(identity.folder)
     identity.record.write_text(identity.document())
     assert choice.choose(replace(settings, address=""), Shell()).instance.address == URL
-    with pytest.raises(InvalidSetting, match=f"is the Ray at {URL}"):
+    with pytest.raises(InvalidSetting, match=f"was made with {URL}"):
         choice.choose(replace(settings, address="http://other:8265"), Shell())
 
 

@@ -29,8 +29,8 @@ from bootstrap.own_folder import make_own
 from bootstrap.settings import ROOT, Settings
 from bootstrap.step import Status, missing, ready
 from bootstrap.targets import choice
-from bootstrap.verbs import submit as jobs_verb
-from bootstrap.verbs.paused import Paused
+from bootstrap.verbs import relay_requests as jobs_verb
+from bootstrap.verbs.relay_requests import Paused
 from rayside.client import scripted
 from rayside.console import Console
 from rayside.errors import TARGET, InvalidArgument

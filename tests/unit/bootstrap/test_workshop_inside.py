@@ -28,7 +28,7 @@ from bootstrap.steps.ray_cluster import PROGRESS
 from bootstrap.targets.place import Place
 from bootstrap.verbs import workshop_files
 from bootstrap.workshop import ending, inside
-from bootstrap.workshop.changed import Packed, packed
+from bootstrap.workshop.inside import Packed, packed
 from rayside.console import Console
 from rayside.errors import ClusterUnreachable, InvalidArgument, NotRunning
 from tests.unit.scripted_objects import Objects, objects
@@ -121,7 +121,7 @@ def test_what_is_said_there_is_one_line_and_bounded(tmp_path: Path) -> None:
     assert r"a\nb\x1b[31mccc" in failure.value.message
     assert len(failure.value.message) < 400
     # A hint of theirs would read as ours.
-    assert failure.value.hint == "look into the place, or run it again"
+    assert failure.value.hint == "look into the place, or run it again; ./invokew labs lists the labs"
     error = {"id": "invalid-argument", "message": "there is no lab 99", "hint": "./invokew labs lists them"}
     with pytest.raises(InvalidArgument, match="there is no lab 99"):
         inside.reset(answer({"error": error}, tmp_path).place(), "99")

@@ -21,9 +21,8 @@ from bootstrap.targets.place import Place
 from bootstrap.verbs import workshop_files
 from bootstrap.verbs.workshop import minutes_of, require_one
 from bootstrap.workshop import inside
-from bootstrap.workshop.culling import Culling
 from bootstrap.workshop.event import Workshop, _state
-from bootstrap.workshop.pause import IdlePaused, Paused, Resumed
+from bootstrap.workshop.pause import Culling, IdlePaused, Paused, Resumed
 from rayside.console import Console
 from rayside.errors import ClusterUnreachable, InvalidArgument, NotRunning
 

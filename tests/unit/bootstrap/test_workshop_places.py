@@ -98,7 +98,7 @@ class Going:
 
 def test_places_go_side_by_side(tmp_path: Path) -> None:
     together = threading.Barrier(REMOVED_AT_ONCE)
-    names = [place.name for place in numbered(2 * REMOVED_AT_ONCE)]
+    names = [place.name for place in numbered(f"{2 * REMOVED_AT_ONCE}")]
 
     def place(name: str) -> Any:
         named, settings = instance(name, folder=tmp_path / name), Settings(cache_folder=tmp_path)
@@ -143,9 +143,9 @@ def names(folder: Path, text: str | bytes) -> Path:
 
 
 def test_places_are_numbered_so_that_they_sort() -> None:
-    assert [place.name for place in numbered(3)] == ["place-001", "place-002", "place-003"]
-    assert numbered(1000)[9].name == "place-010"
-    for count in (0, -1, MOST + 1):
+    assert [place.name for place in numbered("3")] == ["place-001", "place-002", "place-003"]
+    assert numbered("1000")[9].name == "place-010"
+    for count in ("0", "-1", "x", "²", f"{MOST + 1}"):
         with pytest.raises(InvalidArgument, match=f"--places is {count}"):
             numbered(count)
 
@@ -162,15 +162,11 @@ def test_each_line_of_a_list_is_a_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("Ada\nGrace\nada\n", r"line 3 of the names.txt, 'ada', gives the same place as line 1, 'Ada': ada"),
+        ("Ada\nGrace\nada\n", r"line 3 of the names.txt, 'ada', gives the same place as 'Ada': ada"),
         ("Ada\n王小明\n", "line 2 of the names.txt, '王小明', has no letter"),
         ("\n# nobody\n", "has no names"),
-        (b"\xff\xfe\x00", "no text in UTF-8"),
-        ("x" * 300_000, "larger than 256 KiB"),
-        (
-            "\n".join(f"n{number}" for number in range(MOST + 1)),
-            "has 1001 names, and a workshop at most 1000",
-        ),
+        (b"\xff\xfe\x00", "can't be read"),
+        ("x" * 300_000, "too large for a list"),
     ],
 )
 def test_a_list_that_gives_no_places_is_explained(tmp_path: Path, text: str | bytes, told: str) -> None:

@@ -16,6 +16,7 @@ from bootstrap.settings import ROOT, Settings
 from bootstrap.sources import extensions
 from bootstrap.step import Appliable, Condition
 from bootstrap.steps import workspace
+from bootstrap.steps.relay import LocalRelay
 from bootstrap.steps.workspace import FOLDER, head_folder, local_folder
 from bootstrap.targets.local import Local
 from rayside.errors import CommandFailed
@@ -112,7 +113,9 @@ def test_what_would_change_code_server_is_not_inherited(
     assert environment["HTTPS_PROXY"] == "http://proxy"
     # Nor has a Ray that is started from its terminal its mark.
     assert "RAYSIDE_WORKSPACE_PROCESS" not in target.head.environment()
-    assert "RAYSIDE_WORKSPACE_PROCESS" not in target.relay.process.environment()
+    relay = target.relay
+    assert isinstance(relay, LocalRelay)
+    assert "RAYSIDE_WORKSPACE_PROCESS" not in relay.process.environment()
 
 
 def test_it_is_started_anew_for_another_port_password_or_interpreter(tmp_path: Path) -> None:

@@ -24,8 +24,7 @@ from bootstrap.shell import Shell
 from bootstrap.targets import choice
 from bootstrap.targets.cluster_job import ClusterJob
 from bootstrap.targets.existing_cluster import Cluster
-from bootstrap.verbs import paused
-from bootstrap.verbs import submit as verbs
+from bootstrap.verbs import relay_requests as paused
 from rayside.console import Console
 from rayside.errors import InvalidSetting
 from rayside.ray.jobs import Submission
@@ -134,7 +133,9 @@ def test_an_instance_on_a_ray_of_others_has_a_user_and_keeps_it(
     make_own(identity.folder)
     identity.record.write_text(identity.document())
     assert choice.choose(settings, Shell()).instance.user == "anna"
-    with pytest.raises(InvalidSetting, match="user is bob, and the cluster rayside is anna's"):
+    with pytest.raises(
+        InvalidSetting, match=r"user is bob, and the cluster rayside \(.*\) was made with anna"
+    ):
         choice.choose(replace(settings, user="bob"), Shell())
     # An earlier version wrote none.
     earlier = {key: value for key, value in json.loads(identity.document()).items() if key != "user"}
@@ -374,12 +375,12 @@ def test_breakpoints_lists_ones_own_and_says_whose_others_are(
     monkeypatch.setattr(paused, "ask", ask)
     target = target_of(tmp_path, user="anna")
     monkeypatch.setattr(choice, "existing", lambda settings, shell: target)
-    verbs.breakpoints(Settings(), Console())
+    paused.breakpoints(Settings(), Console())
     shown = capsys.readouterr().out
     assert "Paused in jobs of others: 1 (--everyone lists them)" in shown
     assert ("of anna" in shown, "of bob" in shown) == (True, False)
-    verbs.breakpoints(Settings(), Console(), everyone=True)
+    paused.breakpoints(Settings(), Console(), everyone=True)
     rows = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
     assert rows[:3] == ["task", "of anna", "of bob"]
-    verbs.breakpoints(Settings(), Console(True), everyone=True)
+    paused.breakpoints(Settings(), Console(True), everyone=True)
     assert [row["user"] for row in json.loads(capsys.readouterr().out)] == ["anna", "bob"]
