@@ -10,13 +10,45 @@ import rayside
 from rayside import versions
 from rayside.errors import InvalidArgument
 from rayside.options import seconds
-from rayside.ray.time_limits import DAY, RAISED
 from rayside.worker.debug_config import VARIABLE, Config, with_package
 
 _OVERRIDE = "RAY_OVERRIDE_JOB_RUNTIME_ENV"
 _PACKAGE = Path(rayside.__file__).parent
 # The debugger is both: without bytecode it works, and breakpoints cost more (ADR 35).
 REQUIREMENTS = f"debugpy=={versions.DEBUGPY}", f"bytecode=={versions.BYTECODE}"
+DAY = 86_400
+# Time limits of Ray's libraries that a stopped task would break, each of which becomes a day; by the file in
+# Ray's package, of 2.60. docs/hook.md has their defaults. A test looks for new ones.
+_SECONDS = {
+    "dag/context.py": [f"RAY_CGRAPH_{what}_timeout" for what in ("submit", "get", "teardown")],
+    "data/context.py": [
+        "RAY_DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S",
+        "RAY_DATA_HASH_SHUFFLE_REDUCE_GET_TIMEOUT_S",
+    ],
+    "llm/_internal/serve/constants.py": [
+        "RAYLLM_ENGINE_START_TIMEOUT_S",
+        "RAY_SERVE_LLM_DEFAULT_HEALTH_CHECK_TIMEOUT_S",
+        "RAY_SERVE_LLM_ROUTER_HTTP_TIMEOUT",
+    ],
+    "serve/_private/constants.py": [
+        "RAY_SERVE_DEPLOYMENT_ACTOR_HEALTH_CHECK_TIMEOUT_S",
+        "RAY_SERVE_HAPROXY_INGRESS_REQUEST_ROUTER_TIMEOUT_S",
+        "RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S",
+        "RAY_SERVE_USER_HEALTH_CHECK_PROBE_TIMEOUT_S",
+    ],
+    "train/constants.py": ["TRAIN_PLACEMENT_GROUP_TIMEOUT_S"],
+    "train/v2/_internal/constants.py": [
+        "RAY_TRAIN_NCCL_RAS_CONFIRM_DURATION_S",
+        "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S",
+        "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S",
+    ],
+    "tune/constants.py": ["TUNE_FORCE_TRIAL_CLEANUP_S", "TUNE_FUNCTION_THREAD_TIMEOUT_S"],
+}
+_MILLISECONDS = {"util/collective/collective.py": ["collective_gloo_timeout"]}
+
+SOURCES = {**_SECONDS, **_MILLISECONDS}
+RAISED = {name: f"{DAY}" for names in _SECONDS.values() for name in names}
+RAISED |= {name: f"{DAY * 1000}" for names in _MILLISECONDS.values() for name in names}
 
 
 @dataclass(frozen=True)
@@ -37,7 +69,7 @@ class Debug:
         """Returns the runtime_env with the package and its variables; the user's own fields are kept.
 
         With `driver`, Ray calls `on_init` of worker/driver.py in the driver, which sends a setup hook to the
-        workers. Otherwise the workers import `setup` of worker/ray_process.py themselves.
+        workers. Otherwise the workers import `setup` of worker/attach.py themselves.
         """
         env_vars = dict(runtime_env.get("env_vars") or {})
         setup_hook = runtime_env.get("worker_process_setup_hook")
@@ -49,7 +81,7 @@ class Debug:
         config = Config(attach_timeout=self.attach_timeout)
         hook_vars = {"RAY_DEBUG_POST_MORTEM": "1"} if self.post_mortem else {}
         if not driver:
-            changed["worker_process_setup_hook"] = "rayside.worker.ray_process.setup"
+            changed["worker_process_setup_hook"] = "rayside.worker.attach.setup"
             config = replace(config, setup_hook=setup_hook or "")
         else:
             hook_vars["RAY_RUNTIME_ENV_HOOK"] = "rayside.worker.driver.on_init"

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from rayside.errors import (
     CommandFailed,
@@ -24,14 +24,11 @@ from rayside.errors import (
 )
 from rayside.loopback import require_own_listener
 from rayside.ray import outcome
+from rayside.ray.debug import RAISED, Debug
 from rayside.ray.job_folders import MOST_LINKS
 from rayside.ray.metadata import DEBUG, LOCAL_ROOTS, PY_MODULES, USER, USER_VARIABLE, WORKING_DIR
 from rayside.ray.runtime_env import URI, image_of, require_alone
 from rayside.ray.runtime_env import read as read_environment
-from rayside.ray.time_limits import RAISED
-
-if TYPE_CHECKING:  # rayside.submission runs where the packages that it needs are not.
-    from rayside.ray.debug import Debug
 
 
 class Runner(Protocol):

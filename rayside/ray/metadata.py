@@ -16,7 +16,7 @@ WORKING_DIR, PY_MODULES = "rayside.working_dir", "rayside.py_modules"
 LOCAL_ROOTS = "rayside.local_roots"
 # It has the options of `submit --debug`: {"attach_timeout", "post_mortem", "driver"}.
 DEBUG = "rayside.debug"
-# It has the debugger's port of the job's driver: {"port", "pid"}. See worker/early.py.
+# It has the debugger's port of the job's driver: {"port", "pid"}. See worker/driver.py.
 DRIVER = handshake.DRIVER
 # It has the name of the user who submitted the job, where several people may debug there. Nothing proves it.
 USER = handshake.USER

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from rayside.dap.additions import ALWAYS, ASK, AWAY, EVERY, MOST_MISSED, RESTART, WATCH
 from rayside.dap.client import STOP_IN_USER_CODE
 from rayside.dap.framing import Message
-from rayside.relay.breakpoints import Breakpoint, Result, text_of
 from rayside.relay.schemas import Refused
+from rayside.relay.stop_points import Breakpoint, Result, text_of
 
 _CONDITION = {
     "supportsCondition": True,

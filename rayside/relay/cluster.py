@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 
 from rayside.dap.paused_task import PausedTask
 from rayside.errors import NotRunning, RaysideError
-from rayside.ray.announced import Announced, announced, announcing
 from rayside.ray.job_folders import PathMap
+from rayside.ray.job_processes import Announced, announced, announcing
 from rayside.ray.records import DebuggableWorker, Job, RunningTask, WaitingTask
 from rayside.ray.state import LAG, Dashboard
 from rayside.relay.debuggee import Debuggee

@@ -14,11 +14,11 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from rayside.dap.framing import Message
 from rayside.errors import DebuggerGone, RequestFailed
-from rayside.relay.breakpoints import Breakpoint, FunctionBreakpoint, LineBreakpoint, Results
 from rayside.relay.capabilities import ExceptionFilters
 from rayside.relay.editor import CurrentEditor
 from rayside.relay.fan_out import FAN_OUT, BackgroundTasks
 from rayside.relay.source_files import Lines, Paths, sha256_of
+from rayside.relay.stop_points import Breakpoint, FunctionBreakpoint, LineBreakpoint, Results
 from rayside.relay.worker import Worker, Workers
 
 # Seconds for which changes of breakpoints are gathered: many debuggees answer at once.

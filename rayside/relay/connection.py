@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
+import math
 import os
 import re
 import secrets
@@ -18,7 +19,8 @@ from rayside.errors import DebuggerGone, RequestFailed
 from rayside.relay import messages
 from rayside.relay.debuggee import Debuggee
 from rayside.worker import evaluated, tracing
-from rayside.worker.evaluated import compiled, interruption
+from rayside.worker.evaluated import compiled
+from rayside.worker.evaluated.thread_stacks import interrupt
 
 # Seconds for a debuggee's answer to an editor's request, before the debuggee counts as frozen.
 PATIENCE = 15.0
@@ -159,7 +161,7 @@ class Connection:
     async def interrupt(self) -> None:
         """Ends what is evaluated in its threads; what can't be interrupted runs on."""
         with contextlib.suppress(RequestFailed, DebuggerGone):
-            await self.tell(SOON, interruption.interrupt)
+            await self.tell(SOON, interrupt)
 
     async def end_evaluations(self) -> None:
         """Makes its threads ready to resume: what does not end by itself soon is interrupted."""
@@ -241,10 +243,25 @@ def _literal(body: Message) -> object:
 
 def call(function: Callable[_P, object], *arguments: _P.args, **named: _P.kwargs) -> str:
     """Returns an expression that imports a function of the package there, and calls it with literals."""
-    literals = ", ".join([*map(repr, arguments), *(f"{name}={value!r}" for name, value in named.items())])
+    given = [*map(_written, arguments), *(f"{name}={_written(value)}" for name, value in named.items())]
     return (
-        f"__import__('importlib').import_module({function.__module__!r}).{function.__qualname__}({literals})"
+        f"__import__('importlib').import_module({function.__module__!r})"
+        f".{function.__qualname__}({', '.join(given)})"
     )
+
+
+def _written(value: object) -> str:
+    """Returns an expression for a value; `repr` writes NaN and infinity as names, which nothing there has."""
+    match value:
+        case float() if not math.isfinite(value):
+            return f"float('{value}')"
+        case dict():
+            return f"{{{', '.join(f'{_written(key)}: {_written(item)}' for key, item in value.items())}}}"
+        case list():
+            return f"[{', '.join(map(_written, value))}]"
+        case tuple():
+            return f"({''.join(f'{_written(item)}, ' for item in value)})"
+    return repr(value)
 
 
 _SWITCH = "RAYSIDE_COMPILED_BREAKPOINTS"  # in the relay's environment; 0 leaves it all to pydevd

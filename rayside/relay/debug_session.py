@@ -29,9 +29,9 @@ from rayside.relay.translation import Ids
 from rayside.relay.worker import Claims, Worker, Workers
 from rayside.users import sees
 from rayside.worker.children import EVENT as CHILD
-from rayside.worker.evaluated.held_calls import EVENT as REMOTE_CALL
 from rayside.worker.evaluated.prints import EVENT as PRINTED
 from rayside.worker.evaluated.reached import EVENT
+from rayside.worker.evaluated.stepped_calls import EVENT as REMOTE_CALL
 from rayside.worker.evaluated.telling import Bucket
 
 # Limits of one debuggee's stops a second, and of its stops at once and threads: more than any program has;

@@ -8,11 +8,11 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from rayside.errors import RequestFailed
 from rayside.plain import line
-from rayside.relay.breakpoints import Breakpoint, FunctionBreakpoint, LineBreakpoint, Result
 from rayside.relay.capabilities import ExceptionFilters
 from rayside.relay.connection import DETACHING, SOON, Connection, Tracing
 from rayside.relay.source_files import File, Files, Lines
-from rayside.worker.evaluated import by_value, exceptions, functions, own_files, prints, reached, task_starts
+from rayside.relay.stop_points import Breakpoint, FunctionBreakpoint, LineBreakpoint, Result
+from rayside.worker.evaluated import exceptions, prints, reached, sources, stepped_calls, telling
 
 NO_FILE = (
     "No task that is here now has this file, in its working_dir or py_modules, or installed;"
@@ -111,9 +111,9 @@ class Installed:
     async def find(self, wanted: Mapping[str, str]) -> dict[str, str]:
         """Returns its own path of each of the editor's files that it surely has; notes what to say of all.
 
-        `wanted` is as in `find` of evaluated/own_files.py. Raises RequestFailed, DebuggerGone.
+        `wanted` is as in `own_files` of evaluated/sources.py. Raises RequestFailed, DebuggerGone.
         """
-        answers = await self._connection.ask(self._patience, own_files.find, {**wanted})
+        answers = await self._connection.ask(self._patience, sources.own_files, {**wanted})
         found: dict[str, str] = {}
         for path, answer in answers.items() if isinstance(answers, dict) else ():
             kind, files = answer if isinstance(answer, tuple) and len(answer) == 2 else ("", [])
@@ -174,7 +174,7 @@ class Installed:
         if self._missing == self._awaited:
             return []
         paths = sorted(self._missing)
-        tables = await self._connection.ask(self._patience, by_value.await_files, paths)
+        tables = await self._connection.ask(self._patience, sources.await_files, paths)
         self._awaited = {*paths}
         known = tables if isinstance(tables, dict) else {}
         return [path for path in paths if self._learns(path, known.get(path))]
@@ -183,7 +183,7 @@ class Installed:
         """Reads the lines of what came by value from that file; returns whether it may have breakpoints."""
         if path not in self._missing:
             return False
-        return self._learns(path, await self._connection.ask(self._patience, by_value.table, path))
+        return self._learns(path, await self._connection.ask(self._patience, sources.table_by_value, path))
 
     def _learns(self, path: str, table: object) -> bool:
         lines = Lines.read(table)
@@ -241,7 +241,7 @@ class Installed:
             if not wanted:
                 return
             names = [breakpoint_.function for breakpoint_ in wanted]
-            loaded = await self._connection.ask(self._patience, functions.are_loaded, names)
+            loaded = await self._connection.ask(self._patience, sources.are_loaded, names)
             if not decides:
                 loaded = [True] * len(names)  # as debugpy says
             answers = loaded if isinstance(loaded, list) else []
@@ -255,7 +255,7 @@ class Installed:
             await self.set_prints(False, DETACHING)
         if self._tasks:
             with contextlib.suppress(RequestFailed):
-                await self._connection.tell(DETACHING, task_starts.expect, {})
+                await self._connection.tell(DETACHING, stepped_calls.expect, {})
         await self.tracing.give_back()
 
     async def set_prints(self, are_told: bool, timeout: float | None = None) -> None:
@@ -287,15 +287,15 @@ class Installed:
         self._points -= stale
 
     async def expect_tasks(self, tasks: Callable[[], Mapping[int, tuple[str, str]]]) -> None:
-        """Makes it stop at the first line of these tasks: as in `expect` of evaluated/task_starts.py.
+        """Makes it stop at the first line of these tasks: as in `expect` of evaluated/stepped_calls.py.
 
         Raises RequestFailed, DebuggerGone.
         """
         if not tasks() and not self._tasks:
             return
         self._tasks = {**tasks()}  # as they are by now: what is sent last holds
-        await self._connection.tell(self._patience, task_starts.expect, self._tasks)
+        await self._connection.tell(self._patience, stepped_calls.expect, self._tasks)
 
     async def answer_thread(self, number: int, *answer: bool) -> None:
-        """Resumes a thread that asked and waits; `answer` is for `ask` in evaluated/reached.py."""
-        await self._connection.tell(SOON, reached.answered, number, *answer)
+        """Resumes a thread that asked and waits; `answer` is for `ask` in evaluated/telling.py."""
+        await self._connection.tell(SOON, telling.answered, number, *answer)

@@ -28,10 +28,10 @@ from rayside.relay.schemas import (
     record,
 )
 from rayside.worker.children import EVENT as CHILD
-from rayside.worker.evaluated.held_calls import EVENT as REMOTE_CALL
-from rayside.worker.evaluated.held_calls import MOST_FRAMES
 from rayside.worker.evaluated.prints import EVENT as PRINTED
 from rayside.worker.evaluated.reached import EVENT as REACHED
+from rayside.worker.evaluated.stepped_calls import EVENT as REMOTE_CALL
+from rayside.worker.evaluated.stepped_calls import MOST_FRAMES
 from rayside.worker.evaluated.thread_stacks import LONGEST as LONGEST_NAME
 from rayside.worker.evaluated.thread_stacks import MOST as MOST_THREADS
 from rayside.worker.evaluated.thread_stacks import MOST_FRAMES as MOST_FRAMES_SHOWN
@@ -134,7 +134,7 @@ EVENTS: dict[str, Record] = {
     ),
     # The event of rayside/worker/children.py: this process has started another one.
     CHILD: _CHILD,
-    # Our event (of evaluated/held_calls.py and task_starts.py) says which task a step goes into.
+    # Our event (of evaluated/stepped_calls.py) says which task a step goes into.
     REMOTE_CALL: record(
         "key",
         "what",

@@ -1,9 +1,9 @@
 """Follows a step into Ray's `.remote()`: to the task which that call starts, wherever it runs.
 
 The thread that steps asks before it submits the task, and tells the task's id afterwards
-(evaluated/held_calls.py). From the first on, every debuggee has tasks of that function wait for the id,
+(evaluated/stepped_calls.py). From the first on, every debuggee has tasks of that function wait for the id,
 which is a matter of milliseconds; from the second on, it stops at the first line of the task that has the id
-(evaluated/task_starts.py). The caller's frames are shown below the task's own, in each of its stops.
+(there, too). The caller's frames are shown below the task's own, in each of its stops.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rayside.relay.debuggee import Stop
 from rayside.relay.fan_out import BackgroundTasks
 from rayside.relay.translation import Ids, OfAStop, UnknownId
 from rayside.relay.worker import Worker, Workers
-from rayside.worker.evaluated import held_calls, task_starts
+from rayside.worker.evaluated.stepped_calls import begin, task_id
 
 # Tasks that were stepped into and have not begun, at most; a newer one takes the place of the oldest.
 MOST_EXPECTED = 16
@@ -99,7 +99,7 @@ class RemoteCalls:
         if worker in self._notice:
             return
         # Without Ray there is nothing to notice, until it is imported.
-        if await worker.connection.ask(SOON, held_calls.begin) is True:
+        if await worker.connection.ask(SOON, begin) is True:
             self._notice.add(worker)
 
     def take(self, worker: Worker, body: Message) -> None:
@@ -181,7 +181,7 @@ class RemoteCalls:
         """
         stop = worker.stops.get(thread)
         if stop is not None and worker in self._ran:
-            stop.task_id = await worker.text_at(thread, expression_of(task_starts.task_id))
+            stop.task_id = await worker.text_at(thread, expression_of(task_id))
         call = self._steps.pop((worker, thread), None)
         if call is None:
             return

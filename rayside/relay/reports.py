@@ -14,10 +14,10 @@ from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from rayside.dap.framing import Message
-from rayside.relay.breakpoints import Breakpoint, FunctionBreakpoint, Gather, LineBreakpoint, Result
 from rayside.relay.configuration import Configuration
 from rayside.relay.editor import CurrentEditor
 from rayside.relay.fan_out import BackgroundTasks
+from rayside.relay.stop_points import Breakpoint, FunctionBreakpoint, Gather, LineBreakpoint, Result
 from rayside.relay.worker import Worker, Workers
 from rayside.worker.evaluated.telling import AT_ONCE, RATE, Bucket
 

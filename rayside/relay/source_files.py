@@ -22,7 +22,7 @@ from typing import Any
 from rayside.dap.framing import Message
 from rayside.errors import RequestFailed
 from rayside.relay.connection import Connection, call
-from rayside.worker.evaluated import line_table
+from rayside.worker.evaluated import sources
 
 _UNPACKED = re.compile(r"^(?P<folder>.*/(?:working_dir|py_modules)_files/(?P<package>[^/]+))/(?P<rest>.+)$")
 _WORKING_DIR = re.compile(r"/working_dir_files/[^/]+$")
@@ -338,10 +338,10 @@ def sha256_of(path: str) -> str | None:
 
 
 async def _read(connection: Connection, path: str) -> File | None:
-    answer = await connection.run(call(line_table.answer, path), connection.patience)
+    answer = await connection.run(call(sources.line_table, path), connection.patience)
     text = str(answer.get("result", ""))
     try:
-        document = json.loads(text) if len(text) <= line_table.LONGEST_ANSWER else None
+        document = json.loads(text) if len(text) <= sources.LONGEST_ANSWER else None
     except (ValueError, RecursionError) as error:
         raise RequestFailed(f"{path} can't be read: {error}", hint="Try again.") from error
     if not isinstance(document, dict) or not isinstance(document.get("sha256"), str):

@@ -24,7 +24,7 @@ from rayside.relay.installed import Installed
 from rayside.relay.masking import Masks
 from rayside.relay.source_files import Files, Layout
 from rayside.worker import handshake
-from rayside.worker.evaluated import reached
+from rayside.worker.evaluated import scope
 from rayside.worker.handshake import LONGEST_USER
 
 # Seconds that tables of Ray may lag behind what is; about 1 s was measured.
@@ -249,7 +249,7 @@ class Worker:
         if stop is None or self.debuggee.driver or self.debuggee.parent:
             await self.masks.learn()
             return
-        question = call(reached.task) if self.connection.has_package else _TASK
+        question = call(scope.task) if self.connection.has_package else _TASK
         name, _ = await asyncio.gather(self.text_at(thread, question), self.masks.learn())
         if name:
             stop.task = name

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rayside.relay_actor.actor_by_id import ActorTable
-from rayside.worker import ray_process
-from rayside.worker.debug_config import Config
+from rayside.worker import attach
 
 ANSWER, FILE = "RAYSIDE_OPENING ", "opening.json"
 OPENED, BUSY, NOT_POSSIBLE = "opened", "busy", "not possible"
@@ -76,7 +75,7 @@ def _is_known(result: str) -> bool:
 
 def _open(actor: Any, user: str) -> str:
     """Opens a debugger in the actor's process; returns why not, empty where it is open."""
-    error = ray_process.open(Config(), user=user)
+    error = attach.open_in_ray(user=user)
     if isinstance(error, ImportError):
         return "its environment has no debugpy"
     return f"{type(error).__name__}: {error}"[:400] if error else ""

@@ -1,4 +1,8 @@
-"""Opens this process to a debugger, and waits for one where one is there or announced."""
+"""Debugger port of this process: opens it, and waits for a debugger where one is there or announced.
+
+`open_in_ray` is for processes that are connected to Ray: workers before their first task, and drivers after
+`ray.init`. driver.py opens a driver before that, `join_parents_debugger` a child of a debugged process.
+"""
 
 from __future__ import annotations
 
@@ -23,21 +27,24 @@ from .listener import Listener, rays_token
 WITHOUT_MONITORING = {"PYDEVD_USE_SYS_MONITORING": "0"}
 # The check of files only prints a warning about frozen modules.
 UNCHECKED = {"PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+# These are keys in Ray's internal key-value store, one pair a job; the values are wall-clock times.
+_NAMESPACE = b"rayside"
+# A debugger counts as there for so many seconds after it was last seen, and is looked for so often.
+_FRESH, _EVERY = 6.0, 2.0
 
 _opened = tracing.OfThisProcess()  # the process (a fork has another), and the port that is open in it
 
 
-def open(
-    config: Config,
+def open_port(
     address: Callable[[], Mapping[str, Any]],
     publish: Callable[[int], None] = lambda port: None,
-    wait: Callable[[Config], None] = lambda config: None,
+    wait: Callable[[], None] = lambda: None,
     *,
     lock: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
     failure: str = "no debugger in process {pid}",
     lacking: str = "",
 ) -> Exception | None:
-    """Opens a port for debuggers, once in a process, publishes it, and waits for one as `config` says.
+    """Opens a port for debuggers, once in a process, publishes it, and waits for one.
 
     Args:
         address: returns the arguments of `listen`, where no port is open yet.
@@ -60,7 +67,7 @@ def open(
             if _opened[:1] != [os.getpid()]:
                 _opened[:] = os.getpid(), listen(**address())
             publish(_opened[1])
-        wait(config)
+        wait()
     except Exception as error:
         if failure:
             say(f"{failure.format(pid=os.getpid())}: {type(error).__name__}: {error}")
@@ -138,7 +145,7 @@ def for_breakpoints(debugpy: ModuleType) -> ModuleType:
 
     def listen(address: tuple[str, int]) -> tuple[str, int]:
         ports: list[int] = []  # The port is always a free one; Ray publishes it.
-        error = open(Config(), lambda: {"host": address[0]}, ports.append, failure="")
+        error = open_port(lambda: {"host": address[0]}, ports.append, failure="")
         if error is not None:
             raise error
         return address[0], ports[0]
@@ -168,9 +175,165 @@ def join_parents_debugger(
                 opened()
                 parent.sendall(json.dumps({"port": port}).encode() + b"\n")
 
-            def wait(config: Config) -> None:
+            def wait() -> None:
                 until_attached(child.is_over(parent), child.WAITING, says=False)
 
-            open(Config(), address, publish, wait)
+            open_port(address, publish, wait)
     except Exception as error:
         say(f"no debugger in process {os.getpid()}: {type(error).__name__}: {error}")
+
+
+# --- processes that are connected to Ray ---------------------------------------------------------
+
+
+def open_in_ray(
+    config: Config | None = None,
+    job: str = "",
+    *,
+    announces: bool = False,
+    user: str = "",
+    by_driver: Mapping[str, str] | None = None,
+) -> Exception | None:
+    """Opens a port that Ray's worker table lists, as it does for Ray's own debugger; see `open_port`.
+
+    Args:
+        config: says how long it waits; without it, or without a `job`, it doesn't.
+        job: names the job in Ray's key-value store, for the wait of all its processes.
+        announces: whether it announces a debugger to the others: so does a driver, or where that has no
+            port, each worker.
+        user: the name of who has it opened, where its job may not say whose it is.
+        by_driver: `handshake.metadata` in the driver: before its first task a worker does not know it.
+    """
+
+    def lock() -> Any:
+        from ray.util import debugpy as rays_own
+
+        return rays_own.debugger_port_lock
+
+    def address() -> Mapping[str, Any]:
+        from ray._private.worker import global_worker
+
+        return {"host": global_worker.node_ip_address, "user": user, "by_driver": by_driver}
+
+    def publish(port: int) -> None:
+        from ray._private.worker import global_worker
+        from ray.util import debugpy as rays_own
+
+        # pydevd has made `breakpoint()` its own, which does nothing while nobody is attached.
+        rays_own._override_breakpoint_hooks()
+        global_worker.set_debugger_port(port)
+
+    def wait() -> None:
+        if config and job:
+            _trace_rays_own_threads()
+            if announces:
+                _announce(job)
+            _wait(job, config)
+
+    lacking = "no debugger in this process, it has no debugpy: submit with --pip-debugpy"
+    return open_port(address, publish, wait, lock=lock, lacking=lacking)
+
+
+def _wait(job: str, config: Config) -> None:
+    """Waits `attach_timeout` seconds where the job has a debugger, else what is left of the job's time.
+
+    The first process of a job starts its time; those that come after it has run out don't wait.
+    """
+    import debugpy
+
+    if config.attach_timeout <= 0 or debugpy.is_client_connected():
+        return
+    latest = time.time() + config.attach_timeout
+    # A driver that has waited in vain before its `ray.init` has used that time up.
+    first = min(latest, config.waited_until or latest)
+    _put(job, "deadline", first, overwrite=False)
+    announced = min(latest, _get(job, "deadline") or first)
+
+    def over() -> bool:
+        now = time.time()
+        # Some process of the job had a debugger within the last seconds, or has none.
+        return now >= latest or (now >= announced and (_get(job, "debugger") or 0.0) <= now)
+
+    until_attached(over, config.attach_timeout)
+
+
+def _announce(job: str) -> None:
+    """Lets the job's other processes know, for as long as this one lives, whether it has a debugger."""
+    import debugpy
+
+    def refresh() -> None:
+        while True:
+            if debugpy.is_client_connected():
+                try:
+                    _put(job, "debugger", time.time() + _FRESH, overwrite=True)
+                except Exception:
+                    return  # Ray has been shut down.
+            time.sleep(_EVERY)
+
+    tracing.in_background(refresh)
+
+
+def _put(job: str, name: str, value: float, overwrite: bool) -> None:
+    from ray.experimental.internal_kv import _internal_kv_put
+
+    key = f"{job}/{name}".encode()
+    _internal_kv_put(key, repr(value).encode(), overwrite=overwrite, namespace=_NAMESPACE)
+
+
+def _get(job: str, name: str) -> float | None:
+    from ray.experimental.internal_kv import _internal_kv_get
+
+    value = _internal_kv_get(f"{job}/{name}".encode(), namespace=_NAMESPACE)
+    return float(value) if value else None
+
+
+def hook(setup_hook: Any, config: Config, job: str, **options: Any) -> Callable[[], None]:
+    """Returns a `worker_process_setup_hook`, sent by value: workers need not be able to import this package.
+
+    `setup_hook` is the user's own: a function, its dotted name, or None. The rest is as of `open_in_ray`.
+    """
+
+    def rayside_debug() -> None:
+        open_in_ray(config, job, **options)
+        if setup_hook:
+            import pkgutil
+
+            # The worker ends if the user's own hook fails, as without us.
+            (pkgutil.resolve_name(setup_hook) if isinstance(setup_hook, str) else setup_hook)()
+
+    return rayside_debug
+
+
+def setup() -> None:
+    """The `worker_process_setup_hook`, by name, of jobs whose entrypoint is not Python's."""
+    try:
+        config = Config.read()
+    except ValueError as error:
+        say(f"no debugger in this process: {error}")
+        return
+    import ray
+
+    hook(config.setup_hook, config, str(ray.get_runtime_context().get_job_id()), announces=True)()
+
+
+def _trace_rays_own_threads() -> None:
+    """The threads of a threaded actor come from Ray's C++ part, unseen by pydevd: each joins at its call."""
+    from ray._private.function_manager import FunctionActorManager
+
+    make = FunctionActorManager._make_actor_method_executor
+
+    # Ray 2.39 has one more argument than Ray 2.52.
+    def make_executor(self: Any, *about: Any, **more: Any) -> Any:
+        executor = make(self, *about, **more)
+
+        def actor_method_executor(__ray_actor: Any, *args: Any, **kwargs: Any) -> Any:
+            tracing.follow()
+            return executor(__ray_actor, *args, **kwargs)
+
+        # As a function of Ray's file it is hidden from the user's call stack, as Ray's own is.
+        code = actor_method_executor.__code__.replace(co_filename=executor.__code__.co_filename)
+        actor_method_executor.__code__ = code
+        vars(actor_method_executor).update(vars(executor))  # Ray reads its `name` and `method`.
+        return actor_method_executor
+
+    FunctionActorManager._make_actor_method_executor = make_executor

@@ -37,7 +37,7 @@ USER_VARIABLE = "RAYSIDE_USER"
 # Ray gives a submission's drivers their job as JSON in this variable; its metadata has the two keys.
 _CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 _KEYS = USER, SUBMISSION = "rayside.user", "job_submission_id"
-# A job's metadata has here {"port", "pid"} of a driver that has a port before its `ray.init` (early.py).
+# A job's metadata has here {"port", "pid"} of a driver that has a port before its `ray.init` (driver.py).
 DRIVER = "rayside.driver"
 _LONGEST_ID = 200
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hmac
 import json
-import os
 import secrets
 import socket
 import sys
@@ -21,7 +20,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from . import handshake, tracing
+from . import handshake, tracing, workarounds
 from .children import Children, OwnSocket
 from .handshake import AUTHORIZE, CHALLENGE, DEBUG, LONGEST_USER, proof
 
@@ -273,17 +272,12 @@ def _start_pydevd() -> None:
             # Children of this process are not debugged: they would wait for debuggers of their own.
             patch_multiprocessing=False,
             # It traces neither debugpy nor this package, whose threads begin while others stand still.
-            dont_trace_start_patterns=(str(sys.modules["debugpy"].__path__[0]), _folder()),
+            dont_trace_start_patterns=(str(sys.modules["debugpy"].__path__[0]), workarounds.folder()),
             dont_trace_end_patterns=("debugpy_launcher.py",),
         )
     finally:
         pydevd.PyDB.create_wait_for_connection_thread = wait
     api.listen.called = True
-
-
-def _folder() -> str:
-    """Returns the folder of this package, also where its code came by value."""
-    return os.path.dirname(_folder.__code__.co_filename)  # noqa: PTH120 (as pydevd compares it)
 
 
 def _debug(connection: socket.socket) -> None:

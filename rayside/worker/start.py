@@ -133,7 +133,7 @@ def _begin() -> None:
             found = importlib.util.find_spec(_PACKAGE)
             if found is not None and found.submodule_search_locations is None:
                 raise ImportError(f"{found.origin} is another module of that name")  # and may be the program
-            importlib.import_module("rayside.worker.early").begin()
+            importlib.import_module("rayside.worker.driver").begin()
         except Exception as error:  # It is an earlier Rayside's package, or an environment that is not ours.
             sys.stderr.write(f"rayside: the driver is debugged from ray.init on: {error}\n")
         return

@@ -36,11 +36,11 @@ _pending = OfThisProcess()  # It keeps the calls for the main thread alive.
 
 def sleep() -> None:
     """Turns tracing off in all threads but those that are stopped or stepping; `breakpoint()` still stops."""
-    db = _debugger()
+    db = debugger()
     if db is None:
         return
     busy = _busy()
-    if _monitoring():
+    if monitoring():
         if not busy:
             _stop_monitoring()
         return
@@ -69,11 +69,11 @@ def sleep() -> None:
 
 def wake() -> None:
     """Turns tracing on in all threads, and in what they run now."""
-    db = _debugger()
+    db = debugger()
     if db is None:
         return
-    if _monitoring():
-        _monitoring().start_monitoring(all_threads=True)
+    if monitoring():
+        monitoring().start_monitoring(all_threads=True)
     elif not _reaches_all_threads():
         _in_main_thread(db.enable_tracing)
     else:
@@ -89,8 +89,8 @@ def wake() -> None:
 def follow() -> None:
     """Traces this thread too, if the others are traced; for threads that Python did not start."""
     if threading.gettrace() is not None and sys.gettrace() is None:
-        db = _debugger()
-        if db is not None and not _monitoring():
+        db = debugger()
+        if db is not None and not monitoring():
             threading.current_thread()  # pydevd only traces threads that this module knows.
             db.enable_tracing()
 
@@ -100,7 +100,7 @@ def wake_by_itself() -> None:
 
     May be called again. Where breakpoints are compiled in, that decides at their change (compiled.py).
     """
-    db, api = _debugger(), _pydevd("_pydevd_bundle.pydevd_api").PyDevdAPI
+    db, api = debugger(), _pydevd("_pydevd_bundle.pydevd_api").PyDevdAPI
     if db is None or hasattr(db, _WAKES):
         return
     setattr(db, _WAKES, True)
@@ -130,7 +130,7 @@ def wake_by_itself() -> None:
 
 def settle() -> None:
     """Wakes where there is something to stop at, and sleeps where there is nothing."""
-    db = _debugger()
+    db = debugger()
     (wake if any(db.breakpoints.values()) or something_else_to_stop_at(db) else sleep)()
 
 
@@ -139,25 +139,25 @@ def leave_out_this_thread() -> None:
 
     With sys.monitoring it may take one for an earlier thread of the user's whose number it has (3.12.1).
     """
-    if _debugger() is None:
+    if debugger() is None:
         return
-    if _monitoring():
-        _monitoring().stop_monitoring(all_threads=False)
+    if monitoring():
+        monitoring().stop_monitoring(all_threads=False)
     else:
         _pydevd("pydevd_tracing").SetTrace(None)
 
 
 def is_attached() -> bool:
     """Returns whether a debugger is attached to this process."""
-    db = _debugger()
+    db = debugger()
     return db is not None and bool(db.is_attached())
 
 
 def end() -> None:
     """Ends pydevd in a process that was just forked: it has none of the threads that pydevd runs by."""
-    if _debugger() is None:
+    if debugger() is None:
         return
-    if _monitoring():
+    if monitoring():
         _stop_monitoring()
     else:
         threading.settrace(None)
@@ -182,7 +182,8 @@ def something_else_to_stop_at(db: Any) -> bool:
     )
 
 
-def _debugger() -> Any:
+def debugger() -> Any:
+    """Returns pydevd's debugger; None where there is none."""
     return _pydevd("pydevd").get_global_debugger() if "pydevd" in sys.modules else None
 
 
@@ -190,7 +191,7 @@ def _pydevd(module: str) -> Any:
     return sys.modules[module]  # They can't be imported: debugpy has them on sys.path only while it loads.
 
 
-def _monitoring() -> Any:
+def monitoring() -> Any:
     """Returns pydevd's module for sys.monitoring, if it uses that (Python 3.12 on) and not sys.settrace."""
     used = _pydevd("_pydevd_bundle.pydevd_constants").PYDEVD_USE_SYS_MONITORING
     return _pydevd("_pydevd_sys_monitoring.pydevd_sys_monitoring") if used else None
@@ -201,13 +202,13 @@ def _stop_monitoring() -> None:
 
     Python before 3.14 would keep their lines' events, for nobody: loops there took up to twice as long.
     """
-    pydevds = _monitoring()
-    monitoring = pydevds.monitor
-    if monitoring.get_tool(monitoring.DEBUGGER_ID) == "pydevd":
+    pydevds = monitoring()
+    monitor = pydevds.monitor
+    if monitor.get_tool(monitor.DEBUGGER_ID) == "pydevd":
         # It is in C or in Python, whichever of the two modules is in use.
         for code in list(_pydevd(pydevds.stop_monitoring.__module__)._code_to_func_code_info_cache):
-            if monitoring.get_local_events(monitoring.DEBUGGER_ID, code):
-                monitoring.set_local_events(monitoring.DEBUGGER_ID, code, 0)
+            if monitor.get_local_events(monitor.DEBUGGER_ID, code):
+                monitor.set_local_events(monitor.DEBUGGER_ID, code, 0)
     pydevds.stop_monitoring(all_threads=True)
 
 
@@ -223,7 +224,7 @@ def _busy() -> set[int]:
 
 def _gate(frame: Any, event: str, arg: Any) -> Any:
     """Ends a thread's tracing at its next call, unless it is being stepped."""
-    db = _debugger()
+    db = debugger()
     if db is None:  # The process is ending; `sys.settrace` of pydevd's would print a warning.
         _pydevd("pydevd_tracing").SetTrace(None)
         return None
@@ -305,11 +306,15 @@ def _stand_in(ident: int) -> threading.Thread:
     return thread
 
 
+def is_pydevds(thread: threading.Thread | None) -> bool:
+    """Returns whether pydevd leaves a thread alone: one of its own, or of ours."""
+    return any(getattr(thread, name, False) for name in ("pydev_do_not_trace", "is_pydev_daemon_thread"))
+
+
 def _users_threads() -> set[int]:
     """Returns the idents of the threads that aren't pydevd's own; those of Ray's C++ part are among them."""
-    own = ("pydev_do_not_trace", "is_pydev_daemon_thread")
     threads = threading.enumerate()
-    pydevds = {thread.ident for thread in threads if any(getattr(thread, name, False) for name in own)}
+    pydevds = {thread.ident for thread in threads if is_pydevds(thread)}
     return {*sys._current_frames(), *(thread.ident for thread in threads if thread.ident)} - pydevds
 
 
@@ -322,15 +327,15 @@ def _in_main_thread(function: Callable[[], Any]) -> None:
     def call(_: Any) -> int:
         with contextlib.suppress(Exception):  # It would be raised in the user's code.
             function()
-            _debugger().set_trace_for_frame_and_parents(threading.get_ident(), sys._getframe())
+            debugger().set_trace_for_frame_and_parents(threading.get_ident(), sys._getframe())
         return 0
 
     _pending.append(ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(call))
     ctypes.pythonapi.Py_AddPendingCall(_pending[-1], None)
 
 
-def in_background(function: Callable[[], None]) -> None:
-    """Runs it in a thread that is neither traced, nor stopped with the others, nor shown among them."""
+def in_background(function: Callable[[], None]) -> threading.Thread:
+    """Runs it in a thread that is neither traced, nor stopped with the others, nor shown; returns that."""
 
     def run() -> None:
         leave_out_this_thread()
@@ -339,3 +344,4 @@ def in_background(function: Callable[[], None]) -> None:
     thread = threading.Thread(target=run, name="rayside", daemon=True)
     vars(thread).update(pydev_do_not_trace=True, is_pydev_daemon_thread=True)
     thread.start()
+    return thread

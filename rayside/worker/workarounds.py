@@ -6,6 +6,7 @@ It leans on pydevd 1.8.22: `PyDB` in pydevd.py, and pydevd_tracing.py.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import threading
 from collections import deque
@@ -16,7 +17,7 @@ from typing import Any
 
 _COLLECTS_NOTHING = "rayside_collects_nothing"  # what lists the threads' frames has it
 _TRIES_AGAIN = "rayside_tries_again"  # what sets a thread's trace function has it
-_BY_FOLDER = "rayside_knows_folders"  # what tells libraries from the user's files has it
+_FOLDERS = "rayside_folders"  # pydevd's debugger has the folders of this package: that of each copy here
 
 
 def apply() -> None:
@@ -35,11 +36,24 @@ def know_files_by_folder(debugger: Any) -> None:
 
     Its table of names (pydevd_dont_trace_files.py) has `io.py`, `queue.py`, `socket.py` and others: where a
     user's file had such a name, nothing stopped in it, and no step went into it. This package's files are
-    taken for pydevd's own, wherever they lie.
+    taken for pydevd's own.
     """
-    by_name = debugger._internal_get_file_type
-    if hasattr(by_name, _BY_FOLDER):
+    folders: set[str] | None = getattr(debugger, _FOLDERS, None)
+    own = {folder(), os.path.realpath(folder())}
+    if folders is not None and own <= folders:
         return
+    if folders is None:
+        setattr(debugger, _FOLDERS, own)
+        _look_at_folders(debugger)
+    else:  # another copy of this module has done the rest
+        folders |= own
+    pydevd = sys.modules["pydevd"].get_global_debugger()
+    if pydevd is not None:
+        pydevd.clear_dont_trace_start_end_patterns_caches()
+
+
+def _look_at_folders(debugger: Any) -> None:
+    by_name = debugger._internal_get_file_type
     pythons, pydevds = (str(Path(sys.modules[name].__file__ or "").parent) for name in ("os", "pydevd"))
     known = (f"{pythons}/encodings/", f"{pydevds}/", "<")
 
@@ -56,17 +70,19 @@ def know_files_by_folder(debugger: Any) -> None:
     def in_project_roots_filename_uncached(self: Any, path: str) -> bool:
         return not is_ours(path) and bool(is_users(self, path))
 
-    setattr(_internal_get_file_type, _BY_FOLDER, True)
     debugger._internal_get_file_type = _internal_get_file_type
     debugger.in_project_roots_filename_uncached = in_project_roots_filename_uncached
-    pydevd = sys.modules["pydevd"].get_global_debugger()
-    if pydevd is not None:
-        pydevd.clear_dont_trace_start_end_patterns_caches()
+
+
+def folder() -> str:
+    """Returns the folder of this package, also where its code came by value."""
+    return os.path.dirname(folder.__code__.co_filename)  # noqa: PTH120 (as pydevd compares it)
 
 
 def is_ours(path: str) -> bool:
-    parts = path.split("/")
-    return ["rayside", "worker"] in (parts[-3:-1], parts[-4:-2])
+    """Returns whether that is a file of this package, of any copy that this process has."""
+    folders = getattr(sys.modules["pydevd"].PyDB, _FOLDERS)
+    return any(path.startswith(f"{each}/") for each in folders)
 
 
 def list_frames_safely() -> None:

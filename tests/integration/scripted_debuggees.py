@@ -28,7 +28,7 @@ from rayside.worker.evaluated import PROTOCOL
 JOB = "01000000"
 FILE = "/tmp/ray/session/runtime_resources/working_dir_files/_ray_pkg_0123456789abcdef/job.py"
 SOURCE = b"def work(x):\n    y = x + 1\n    return y\n"
-# Of SOURCE, as `rayside.worker.evaluated.line_table` answers.
+# Of SOURCE, as `line_table` of rayside/worker/evaluated/sources.py answers.
 TABLE = json.dumps(
     {
         "sha256": hashlib.sha256(SOURCE).hexdigest(),
@@ -36,7 +36,7 @@ TABLE = json.dumps(
     }
 )
 FRAMES = 8
-# Five threads of twenty frames each, as `rayside.worker.evaluated.thread_stacks` answers.
+# Five threads of twenty frames each, as rayside/worker/evaluated/thread_stacks.py answers.
 STACKS = json.dumps(
     {
         "threads": [

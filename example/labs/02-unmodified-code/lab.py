@@ -10,7 +10,7 @@ from typing import Any
 
 from bootstrap.labs.exercise import Exercise
 from rayside import yaml_file
-from rayside.relay.breakpoints import FORMS, HitCondition
+from rayside.relay.stop_points import FORMS, HitCondition
 
 TARGETS = ("local", "kind", "pod")
 

@@ -9,15 +9,15 @@ import importlib
 import sys
 
 # The relay's and the debuggee's have to be the same; it grows with each change of what the relay calls.
-PROTOCOL = 1
+PROTOCOL = 2
 _KEPT = frozenset(
     [
-        *("compiled", "conditions", "entering", "flow", "inserted"),
-        *("made", "objects", "stopping", "uncaught"),
+        *("compiled", "entering", "exceptions", "flow"),
+        *("inserted", "made", "objects", "stopping"),
     ]
 )
 # Threads of the program run these: they are there before it comes to them.
-_RUN_BY_THE_PROGRAM = "reached", "telling", "scope"
+_RUN_BY_THE_PROGRAM = "reached"
 _connections: list[str] = []
 
 
@@ -29,6 +29,5 @@ def begin(connection: str) -> int:
         for name in vars(sys.modules[__name__]).keys() - _KEPT:
             if sys.modules.pop(f"{__name__}.{name}", None) is not None:
                 delattr(sys.modules[__name__], name)
-    for name in _RUN_BY_THE_PROGRAM:
-        importlib.import_module(f".{name}", __name__)
+    importlib.import_module(f".{_RUN_BY_THE_PROGRAM}", __name__)
     return PROTOCOL

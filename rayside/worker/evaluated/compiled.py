@@ -17,7 +17,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from .. import tracing
-from . import entering, inserted, made, objects, stopping, uncaught
+from . import entering, exceptions, inserted, made, objects, stopping
 
 _SETTLE = "rayside_settle"  # tracing.py asks pydevd's debugger for it
 # Seconds until the frames that ran before their breakpoints are looked at again; it doubles up to the latter.
@@ -80,7 +80,7 @@ class _Breakpoints:
         """Compiles in what pydevd has now, takes out what it has no more, and wakes or sleeps."""
         if self._is_in_request:
             return
-        pydevd = stopping.debugger()
+        pydevd = tracing.debugger()
         if pydevd is None:
             return
         # What is looked at; to let it go may run the program's own finalizers, for which the lock is free.
@@ -174,17 +174,14 @@ class _Breakpoints:
 
         def look() -> None:
             seconds = _SOONEST
-            while self.traced and stopping.debugger() is not None:
+            while self.traced and tracing.debugger() is not None:
                 # No event tells that a frame has ended.
                 time.sleep(max(seconds, self._not_before - time.monotonic()))
                 seconds = min(2 * seconds, _LATEST)
                 self.settle()
             self._look_again = None
 
-        self._look_again = thread = threading.Thread(target=look, name="rayside-breakpoints", daemon=True)
-        # pydevd's own marks of a thread that is not debugged.
-        thread.is_pydev_daemon_thread = thread.pydev_do_not_trace = True  # type: ignore[attr-defined]
-        thread.start()
+        self._look_again = tracing.in_background(look)
 
     # --- code that comes by itself -----------------------------------------------------------
 
@@ -217,7 +214,7 @@ def begin() -> bool:
 
     Returns whether that is possible here; where it isn't, the process is traced from now on.
     """
-    pydevd = stopping.debugger()
+    pydevd = tracing.debugger()
     if pydevd is not None:
         _have_users_files_wherever_they_lie(type(pydevd))
     if pydevd is None or not inserted.SUPPORTED:
@@ -228,7 +225,7 @@ def begin() -> bool:
         setattr(pydevd, _SETTLE, _breakpoints.settle)
         _settle_after_requests()
         stopping.remember_stops(pydevd)
-        uncaught.notice(pydevd, lambda: bool(_breakpoints.codes.files))
+        exceptions.notice(pydevd, lambda: bool(_breakpoints.codes.files))
     _breakpoints.settle()
     return True
 

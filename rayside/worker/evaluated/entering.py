@@ -18,7 +18,7 @@ from types import CodeType, FunctionType
 from typing import Any, Protocol
 
 _CLOUDPICKLE = "ray.cloudpickle.cloudpickle"
-_OURS, _UNDER = "_rayside_compiles", "_rayside_makes"  # the latter is by_value.py's
+_OURS, _UNDER = "_rayside_compiles", "_rayside_makes"  # the latter is sources.py's
 _AUDITS = "_rayside_audits"
 # These read `__code__` only to describe a function. Others, such as numba and torch.compile, compile it:
 # they get the code as it was, and its function is traced.
@@ -136,7 +136,7 @@ def _on_unpickling(module: Any, taker: Taker) -> None:
 
     outermost = over(make)
     if hasattr(make, _UNDER):
-        # by_value.py puts its own in place of this one some day, over what it finds here.
+        # sources.py puts its own in place of this one some day, over what it finds here.
         setattr(outermost, _UNDER, over(getattr(make, _UNDER)))
     module._make_function = outermost
 

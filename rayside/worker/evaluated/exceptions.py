@@ -1,33 +1,46 @@
-"""Exception filters of a debuggee: one stop for an exception, and conditions.
+"""Stops at exceptions of a debuggee: once for each, with conditions, and where nothing is traced.
 
 With several filters pydevd stops for the same exception where it is raised, where it leaves the user's code
-and once more in the post-mortem. It leans on pydevd: each of those calls `PyDB.set_suspend` and then
-`PyDB.do_wait_suspend`.
+and once more in the post-mortem: `stop_once`. It notices exceptions that end a program or a thread by tracing
+alone. Where breakpoints are compiled in, a process is seldom traced: it stops for them all the same, once
+what it ran is unwound (`notice`). The main thread's are reported by Python's audit event, whatever function
+the program, or Ray, has put in place of `sys.excepthook`.
+
+It leans on pydevd 1.8.22: `set_suspend`, `do_wait_suspend`, `trigger_exception_handler` and
+`do_stop_on_unhandled_exception` of `PyDB`.
+https://docs.python.org/3/library/sys.html#sys.excepthook
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
 from typing import Any
+
+from ..tracing import debugger
 
 # pydevd_comm_constants.py, pydevd_constants.py
 _CMD_STEP_CAUGHT_EXCEPTION, _CMD_ADD_EXCEPTION_BREAK = 137, 122
 _HANDLED, _USER_UNHANDLED, _UNHANDLED = "HANDLED", "USER_UNHANDLED", "UNHANDLED"
 # How an exception comes that the thread has stopped for already, and how it came before.
 _AGAIN = {(_USER_UNHANDLED, _HANDLED), (_UNHANDLED, _HANDLED), (_UNHANDLED, _USER_UNHANDLED)}
-_MARK = "_rayside_stops_once"
+_MARK, _NOTICES = "_rayside_stops_once", "_rayside_uncaught"
 # pydevd keeps what stops in these, by DAP's breakMode.
 _KEPT = {
     "always": "break_on_caught_exceptions",
     "unhandled": "break_on_uncaught_exceptions",
     "userUnhandled": "break_on_user_uncaught_exceptions",
 }
+_here = threading.local()  # of this thread: `told`, for which exception pydevd itself has stopped
+
+_Raised = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
 def set_conditions(conditions: Mapping[str, str]) -> list[str]:
     """Gives filters a condition each, by DAP's breakMode; returns those that can't have one."""
-    db = _debugger()
+    db = debugger()
     lacking = []
     for mode, condition in conditions.items():
         try:
@@ -39,7 +52,7 @@ def set_conditions(conditions: Mapping[str, str]) -> list[str]:
 
 def stop_once() -> None:
     """Makes an exception that a thread has stopped for stop it again only where it is raised anew."""
-    db = _debugger()
+    db = debugger()
     if hasattr(db, _MARK):
         return
     setattr(db, _MARK, True)
@@ -82,5 +95,61 @@ def _identity(arg: Any) -> tuple[Any, ...]:
     return id(value), id(kind), trace and (id(trace.tb_frame.f_code), trace.tb_lineno)
 
 
-def _debugger() -> Any:
-    return sys.modules["pydevd"].get_global_debugger()
+def notice(pydevd: Any, is_wanted: Callable[[], bool]) -> None:
+    """Makes pydevd stop for what nobody catches, while `is_wanted`; as its filters say, and once.
+
+    May be called again: the last one counts.
+    """
+    is_new = not hasattr(pydevd, _NOTICES)
+    setattr(pydevd, _NOTICES, is_wanted)
+    if is_new:
+        _remember_stops(pydevd)
+    if not hasattr(sys, _NOTICES):  # A fork has its parent's, and another debugger.
+        setattr(sys, _NOTICES, True)
+        sys.addaudithook(_audit)
+        _stop_for_threads()
+
+
+def _remember_stops(pydevd: Any) -> None:
+    stop = pydevd.do_stop_on_unhandled_exception
+
+    def do_stop_on_unhandled_exception(thread: Any, frame: Any, frames_by_id: Any, raised: _Raised) -> None:
+        _here.told = _raised_identity(raised)
+        stop(thread, frame, frames_by_id, raised)
+
+    pydevd.do_stop_on_unhandled_exception = do_stop_on_unhandled_exception
+
+
+def _stop_for_threads() -> None:
+    end = threading.excepthook
+
+    def excepthook(raised: Any) -> None:
+        if not issubclass(raised.exc_type, SystemExit):  # That one ends a thread without a word.
+            _stop((raised.exc_type, raised.exc_value, raised.exc_traceback))
+        end(raised)
+
+    threading.excepthook = excepthook
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "sys.excepthook":
+        _stop(arguments[1:])
+
+
+def _stop(raised: Any) -> None:
+    told, _here.told = getattr(_here, "told", None), None
+    pydevd = debugger()
+    if pydevd is None or told == _raised_identity(raised) or not getattr(pydevd, _NOTICES, bool)():
+        return
+    try:
+        pydevd.trigger_exception_handler(raised)
+    except Exception:  # what is raised here would hide the user's
+        return
+    finally:
+        _here.told = None
+
+
+def _raised_identity(raised: _Raised) -> tuple[int, int]:
+    """Identifies an exception without keeping it, and all that its frames hold, alive."""
+    kind, value, _ = raised
+    return id(value), id(kind)

@@ -19,14 +19,16 @@ import threading
 import time
 from collections import deque
 from contextlib import suppress
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
-from . import reached, telling
+from .. import tracing
+from . import scope, telling
 
 EVENT = "raysidePrinted"
-# The most prints that may wait to be sent.
+# The most prints that may wait to be sent, and the most characters and lines of one that are sent.
 MOST_UNSENT = 500
+LONGEST_PRINT, MOST_LINES = 16_000, 500
 # The most names of files that are kept: some programs make new ones all the time.
 MOST_FILES = 10_000
 # Seconds from a line that was left out until that is told, and until a line without an end is told.
@@ -46,13 +48,57 @@ _MARKS = (":job_id:", ":actor_name:", ":task_name:")
 _Line = dict[str, Any]
 
 
+class Print:
+    """Keeps what a thread has written since its last end of a line."""
+
+    __slots__ = (
+        *("at", "beyond", "category", "code", "ends", "is_ended"),
+        *("line", "place", "task", "task_id", "text"),
+    )
+
+    def __init__(self, category: str, task: str | None, task_id: Any) -> None:
+        self.category, self.task, self.task_id = category, task, task_id
+        self.text = ""
+        # While more is printed than is told, this and the task may be None, for they may not be needed.
+        self.place: tuple[str, int] | None = None
+        self.beyond = 0  # the number of characters that are not kept
+        self.ends = 0  # the number of ends of lines in them
+        self.is_ended = False  # whether the last line has its end
+        # Of the last piece: the time, by `time.monotonic`, and where it was written.
+        self.at, self.line = 0.0, 0
+        self.code: CodeType | None = None
+
+    def add(self, piece: str) -> None:
+        if piece.startswith("\r") and piece.rstrip("\r\n"):  # a progress bar is drawn anew
+            self.text = self.text[: self.text.rfind("\n") + 1]
+        room = LONGEST_PRINT - len(self.text)
+        self.text += piece[:room]
+        self.beyond += max(0, len(piece) - room)
+        self.ends += piece.count("\n", room)
+
+    def shown(self, most_lines: int) -> tuple[str, int]:
+        """Returns the lines that are told, without the last end of a line, and the number of the others.
+
+        Of a line that is too long the beginning is told, with the number of characters that are not.
+        """
+        text = self.text.removesuffix("\n")
+        if not self.beyond and text.count("\n") < most_lines:
+            return text, 0
+        lines = self.text.count("\n") + self.ends + (not self.is_ended)
+        if self.beyond:
+            whole, _, begun = self.text.rpartition("\n")
+            text = whole or f"{begun}... ({self.beyond:,} more characters)"
+        text = "\n".join(text.split("\n", most_lines)[:most_lines])
+        return text, max(0, lines - text.count("\n") - 1)
+
+
 class _Tee:
     """Replaces one stream's `write`."""
 
     def __init__(self, stream: Any, category: str, prints: _Prints) -> None:
         self.prints: _Prints | None = prints
         # By thread each `Print` that has no end yet. Each of these operations is atomic: none needs a lock.
-        self.begun: dict[int, Any] = {}
+        self.begun: dict[int, Print] = {}
         self._stream, self._category = stream, category
         self._original = stream.write
         self._of_thread = threading.local()
@@ -79,7 +125,7 @@ class _Tee:
         is_there = begun is not None and begun.code is code and begun.line == line
         # Where it is not the next piece of one print, another task may run.
         may_differ = begun is not None and not (is_there and now - begun.at < AT_ONCE)
-        if may_differ and begun and (text.startswith(_MARKS) or prints.task_id() != begun.task_id):
+        if may_differ and begun and (text.startswith(_MARKS) or scope.task_id() != begun.task_id):
             prints.take(begun)
             begun, is_there = None, False
         if begun is None and (begun := prints.begun(self._category, frame)) is None:
@@ -87,7 +133,7 @@ class _Tee:
         if not is_there:
             begun.code, begun.line = code, line
             begun.place = None if prints.floods else prints.place(frame)
-        if text[0] == "\r" or len(begun.text) + len(text) > prints.longest:
+        if text[0] == "\r" or len(begun.text) + len(text) > LONGEST_PRINT:
             begun.add(text)
         else:  # which is what most are
             begun.text += text
@@ -113,12 +159,11 @@ class _Prints:
     """Reports what this process prints, from `begin` until `give_back`."""
 
     def __init__(self) -> None:
-        self._writer = reached.debugger().writer
+        self._writer = tracing.debugger().writer
         self._process = os.getpid()
-        self._context = reached.context()
-        self._users: dict[
-            str, str | None
-        ] = {}  # paths of the user's files by the name that code has for them
+        self._context = scope.context()
+        # Paths of the user's files, by the name that code has for them.
+        self._users: dict[str, str | None] = {}
         self._lines: deque[_Line] = deque()
         self._left_out: deque[int] = deque()
         self._reported_at = 0.0
@@ -127,20 +172,16 @@ class _Prints:
         self._on = True
         self._tees: list[_Tee] = []
         self.floods = False  # whether the last print was left out
-        self.task_id, self.longest = reached.task_id, telling.LONGEST_PRINT
         for name in ("stdout", "stderr"):
             with suppress(Exception):  # a stream that can't be ours, or none
                 self._tees.append(_Tee(_own(getattr(sys, name)), name, self))
-        self._thread = threading.Thread(target=self._send_all, name="rayside-prints", daemon=True)
-        # pydevd's own marks of a thread that is not debugged.
-        vars(self._thread).update(is_pydev_daemon_thread=True, pydev_do_not_trace=True)
-        self._thread.start()
+        tracing.in_background(self._send_all)
 
     # --- in the threads that print: nothing here may wait, nor take a lock, for what prints may be a
     # destructor that came in between anything ----------------------------------------------------------
 
-    def begun(self, category: str, frame: FrameType) -> Any:
-        """Returns a `Print` (telling.py) for what this thread begins to print; None where it is not told."""
+    def begun(self, category: str, frame: FrameType) -> Print | None:
+        """Returns a `Print` for what this thread begins to print; None where it is not told."""
         if frame.f_code.co_filename.endswith(_PRINT) and frame.f_back is not None:
             frame = frame.f_back
         if frame.f_code.co_filename.endswith(_ECHOES):
@@ -149,19 +190,19 @@ class _Prints:
             self.give_back()
             return None
         task = None if self.floods else self._task()
-        return telling.Print(category, task, self.task_id())
+        return Print(category, task, scope.task_id())
 
     def _task(self) -> str:
-        return str(reached.task(self._context)) if self._context is not None else ""
+        return str(scope.task(self._context)) if self._context is not None else ""
 
-    def take(self, printed: Any, frame: FrameType | None = None) -> None:
+    def take(self, printed: Print, frame: FrameType | None = None) -> None:
         """Takes what a thread has printed, to be told by the thread that sends.
 
         `frame` is where this thread has printed; None where another thread, or another task, has.
         """
         if printed.text.startswith(_MARKS):
             return
-        lines, left_out = printed.shown(telling.MOST_LINES)
+        lines, left_out = printed.shown(MOST_LINES)
         number = lines.count("\n") + 1
         if len(self._lines) < MOST_UNSENT and telling.rate.passes(number):
             self.floods, is_first = False, True
@@ -170,15 +211,8 @@ class _Prints:
                 task = self._task() if task is None else task
                 place = place or self.place(frame)
             path, line = place or ("", 0)
-            self._lines.append(
-                {
-                    "category": printed.category,
-                    "output": lines,
-                    "path": path,
-                    "line": line,
-                    "task": task or "",
-                }
-            )
+            told = {"path": path, "line": line, "task": task or ""}
+            self._lines.append({"category": printed.category, "output": lines, **told})
         else:
             self.floods = True
             left_out += number
@@ -211,7 +245,7 @@ class _Prints:
         if file not in self._users:
             if len(self._users) >= MOST_FILES:
                 self._users.clear()
-            is_users = not file.startswith("<") and reached.debugger().in_project_roots_filename_uncached(
+            is_users = not file.startswith("<") and tracing.debugger().in_project_roots_filename_uncached(
                 file
             )
             self._users[file] = os.path.abspath(file) if is_users else None  # noqa: PTH100 (once a file)
@@ -231,15 +265,12 @@ class _Prints:
                 # A thread that prints in between finds it false, and wakes this one.
                 self.looks_again = False
                 # While much is printed it looks again anyway, and nobody has to wake it for a begun line.
-                self.looks_again = waits = was_woken or self._is_unfinished()
+                is_unfinished = self._left_out or any(tee.begun for tee in self._tees)
+                self.looks_again = waits = was_woken or bool(is_unfinished)
                 was_woken = self._wake.acquire(timeout=TELLING if waits else -1)
                 self.flush()
         finally:
             self.give_back()
-
-    def _is_unfinished(self) -> bool:
-        """Returns whether there is something to be told later."""
-        return bool(self._left_out or any(tee.begun for tee in self._tees))
 
     def flush(self, *, at_once: bool = False) -> None:
         """Sends what waits; with `at_once` also what is told once in a while."""
@@ -252,10 +283,10 @@ class _Prints:
         while self._lines and self._is_heard():
             with suppress(IndexError):  # another thread does it, too
                 line = self._lines.popleft()
-                if reached.unsent() > telling.MOST_UNSENT:
+                if telling.unsent() > telling.MOST_UNSENT:
                     self._left_out.append(line["output"].count("\n") + 1)
                 else:
-                    reached.send(EVENT, line)
+                    telling.send(EVENT, line)
         now = time.monotonic()
         if not (at_once or now - self._reported_at >= TELLING) or not self._is_heard():
             return
@@ -264,11 +295,11 @@ class _Prints:
             with suppress(IndexError):
                 while self._left_out:
                     total += self._left_out.popleft()
-            reached.send(EVENT, {"category": "stdout", "leftOut": total})
+            telling.send(EVENT, {"category": "stdout", "leftOut": total})
 
     def _is_heard(self) -> bool:
         """Returns whether the relay that asked for lines is connected; if not, gives the streams back."""
-        debugger, writer = reached.debugger(), self._writer
+        debugger, writer = tracing.debugger(), self._writer
         heard = debugger is not None and debugger.writer is writer and writer.is_alive()
         heard = heard and not writer._kill_received
         if self._on and not heard:
@@ -289,8 +320,8 @@ def begin() -> None:
     """Reports lines from now on."""
     if not _begun:
         _begun.append(_Prints())
-        reached.leaving.append(_flush)
-        reached.tell_at_exit()
+        telling.leaving.append(_flush)
+        telling.tell_at_exit()
 
 
 def _flush() -> None:

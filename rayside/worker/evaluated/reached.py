@@ -10,27 +10,30 @@ locals of the one that was reached.
 
 from __future__ import annotations
 
-import _thread
 import builtins
-import itertools
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import CodeType, FrameType
 from typing import Any
 
+from .. import tracing
+from . import scope, telling
+
 EVENT = "raysideReached"
 # Conditions call `reached` by this name, which is found from everywhere, and short, for it is compiled anew
-# with each hit. The relay writes it, too (breakpoints.py).
+# with each hit. The relay writes it, too (stop_points.py).
 NAME = "__rayside__"
+_CONDITION = "<condition>"  # stopping.py, too, knows a condition by this file
 # Seconds that a thread waits for the relay; without an answer it runs on.
 PATIENCE = 5.0
-# The most characters of an error, or of a name, that are sent.
+# The most characters of an error that are sent.
 LONGEST = 4_000
-_CMD_WRITE_TO_CONSOLE = 116  # pydevd_comm_constants.py
-_MARK, _WAKES = "_rayside_tells_at_exit", "_rayside_wakes_at_detach"
+# The most characters of a logpoint's message that are sent.
+LONGEST_MESSAGE = 3_900
+# Seconds from a message that is not sent until the number of such messages is.
+_TELLING = 1.0
 
 
 class _Point:
@@ -45,16 +48,13 @@ class _Point:
         self.shown: CodeType | None = None
         # A condition that can't be compiled is reported when it is reached.
         with suppress(Exception):
-            self.code = compiled(condition) if condition else None
+            self.code = scope.compiled(condition, _CONDITION) if condition else None
 
 
 _points: dict[int, _Point] = {}
 _reported: set[int] = set()  # the breakpoints that were reported to have raised, or to be loaded
 _settled: dict[int, bool] = {}  # whether a breakpoint stops from now on, where that can't change any more
-_numbers = itertools.count(1)
-_waiting: dict[int, tuple[Any, list[bool]]] = {}  # threads that wait for an answer, by number of the report
-_is_detached = False  # whether the relay of this module's connection has left
-leaving: list[Callable[[], object]] = []  # what is called before pydevd ends
+_left_out: list[int] = []  # the breakpoint of each message that was not sent
 
 
 def set_points(points: Mapping[int, tuple[str, str, bool, str, float]], gone: Iterable[int] = ()) -> None:
@@ -71,38 +71,7 @@ def set_points(points: Mapping[int, tuple[str, str, bool, str, float]], gone: It
         _settled.pop(key, None)
     _points.update({key: _Point(*point) for key, point in points.items()})
     setattr(builtins, NAME, reached)
-    tell_at_exit()
-
-
-def tell_at_exit() -> None:
-    """Sends what is kept for later before pydevd ends its threads: when the program's have ended."""
-    if not hasattr(debugger(), _MARK):
-        setattr(debugger(), _MARK, True)
-        with suppress(Exception):  # private; without it the last messages of a process are not counted
-            threading._register_atexit(_at_exit)  # type: ignore[attr-defined]
-
-
-def _wake_at_detach() -> None:
-    """Ends the wait of threads for a relay that has left: nobody will answer them."""
-    pydevd = debugger()
-    if hasattr(pydevd, _WAKES):
-        return
-    setattr(pydevd, _WAKES, True)
-    on_disconnect = pydevd.on_disconnect
-
-    def on_disconnect_and_wake() -> None:
-        on_disconnect()
-        # As in `_at_exit`, the module may be another one by then.
-        sys.modules[__name__].detached()
-
-    pydevd.on_disconnect = on_disconnect_and_wake
-
-
-def _at_exit() -> None:
-    # The module is looked up as it is by then: it is imported anew for each connection.
-    module = sys.modules[__name__]
-    for leave in list(module.leaving):
-        leave()
+    telling.tell_at_exit()
 
 
 def reached(key: int) -> bool:
@@ -120,63 +89,26 @@ def decides(key: int, frame: FrameType, holds: bool = False) -> bool:
             return False
         if key not in _reported:
             _reported.add(key)
-            send(EVENT, {"key": key, "what": "loaded"})
+            telling.send(EVENT, {"key": key, "what": "loaded"})
     if point.condition and not holds:
         try:
-            code = point.code or compiled(point.condition)
+            code = point.code or scope.compiled(point.condition, _CONDITION)
             if not eval(code, frame.f_globals, frame.f_locals):
                 return False
         except Exception as error:
             tell_error(key, error)
             return False
     if point.message:
-        from . import telling  # which imports this module
-
-        telling.log(key, point, frame)
+        _log(key, point, frame)
         return False
     return not point.counted or _counts(key, point.patience)
-
-
-def ask(body: dict[str, Any], patience: float = PATIENCE, event: str = EVENT) -> list[bool]:
-    """Sends a report, and returns the relay's answer, for which this thread waits; empty where none comes."""
-    number, lock, answer = next(_numbers), _thread.allocate_lock(), list[bool]()
-    lock.acquire()
-    _waiting[number] = lock, answer
-    until = time.monotonic() + patience
-    try:
-        # `_is_detached` is read after the thread can be woken: a detach in between would leave it waiting.
-        waits = not _is_detached and send(event, {**body, "number": number})
-        while waits and not lock.acquire(timeout=min(1.0, patience)):
-            # A relay that dies does not say that it leaves.
-            waits = time.monotonic() < until and debugger() is not None and debugger().reader.is_alive()
-    finally:  # `ray.cancel` ends it by an exception
-        if _waiting.pop(number, None) is not None:
-            send(event, {"key": body["key"], "what": "gone", "number": number})
-    return answer
-
-
-def answered(number: int, *answer: bool) -> None:
-    """Takes the relay's answer to `ask`."""
-    waiting = _waiting.pop(number, None)
-    if waiting is not None:
-        lock, result = waiting
-        result[:] = answer
-        lock.release()
-
-
-def detached() -> None:
-    """Wakes all threads that wait for an answer, and has no other begin to."""
-    global _is_detached
-    _is_detached = True
-    for number in list(_waiting):
-        answered(number)
 
 
 def _counts(key: int, patience: float) -> bool:
     if key in _settled:
         return _settled[key]
     # The answer says whether it stops, and whether that holds for all that follow.
-    stops, settled = ask({"key": key, "what": "hit"}, patience) or (False, False)
+    stops, settled = telling.ask(EVENT, {"key": key, "what": "hit"}, patience) or (False, False)
     if settled:
         _settled[key] = stops
     return stops
@@ -215,20 +147,13 @@ def is_method(owner: type, code: CodeType, name: str) -> bool:
     return each is not None
 
 
-def compiled(expression: str, file: str = "<condition>") -> CodeType:
-    """Returns the code of a user's expression, in which `ray` is what scope.py makes of it."""
-    if "ray" not in expression:
-        return compile(expression, file, "eval")
-    from . import scope  # which imports this module
-
-    return scope.compiled(expression, file, "eval")
-
-
 def tell_error(key: int, error: Exception) -> None:
     """Tells the relay, once for each breakpoint, what its condition raised."""
     if key not in _reported:
         _reported.add(key)
-        send(EVENT, {"key": key, "what": "error", "text": described(error)[:LONGEST], "task": task()})
+        telling.send(
+            EVENT, {"key": key, "what": "error", "text": described(error)[:LONGEST], "task": scope.task()}
+        )
 
 
 def described(error: Exception) -> str:
@@ -239,75 +164,45 @@ def described(error: Exception) -> str:
         return type(error).__name__
 
 
-def context() -> Any:
-    """Returns Ray's context, which knows the task of each thread; None where there is no Ray."""
+def _log(key: int, point: _Point, frame: FrameType) -> None:
+    """Sends the message of a logpoint, whose number is `key`, as it is in that frame."""
+    # Where the relay counts hits, it has to hear of each.
+    if not (point.counted or telling.rate.passes(1)) or telling.unsent() > telling.MOST_UNSENT:
+        _left_out.append(key)
+        if len(_left_out) == 1:
+            tracing.in_background(_tell_left_out_soon)
+        return
     try:
-        return sys.modules["ray"].get_runtime_context()
-    except Exception:
-        return None
+        if point.shown is None:
+            expression = sys.modules["_pydevd_bundle.pydevd_utils"].convert_dap_log_message_to_expression(
+                point.message
+            )
+            point.shown = scope.compiled(expression, "<logpoint>")
+        text = str(eval(point.shown, frame.f_globals, frame.f_locals))
+    except Exception as error:
+        text = described(error)
+    text = cut(text, LONGEST_MESSAGE)
+    telling.send(EVENT, {"key": key, "what": "message", "text": text, "task": scope.task()})
 
 
-def task(known: Any = None) -> str:
-    """Returns the task that this thread runs, or what a thread of Ray's libraries runs; empty for others.
-
-    `known` is Ray's context, where the caller has it.
-    """
-    try:
-        worker = sys.modules.get("ray._private.worker")
-        # A driver isn't asked: Ray would write an error line into the job's output.
-        if worker is not None and worker.global_worker.mode == worker.SCRIPT_MODE:
-            return ""
-        return str((known or context()).get_task_name() or _trial() or _rank())[:LONGEST]
-    except Exception:
-        return ""
+def cut(text: str, most: int) -> str:
+    """Returns at most that many characters, and where there were more, how many."""
+    return text if len(text) <= most else f"{text[:most]}... ({len(text) - most:,} more characters)"
 
 
-def task_id() -> Any:
-    """Returns what is another in each task that a thread runs; None where there is no Ray."""
-    try:
-        return sys.modules["ray._private.worker"].global_worker.core_worker.get_current_task_id()
-    except Exception:
-        return None
+def _tell_left_out_soon() -> None:
+    time.sleep(_TELLING)
+    _tell_left_out()
 
 
-def _trial() -> str:
-    """Returns the trial of Ray Tune, which runs functions in a thread of its own; empty without one."""
-    module = sys.modules.get("ray.train._internal.session")
-    return str(getattr(module and module.get_session(), "trial_name", "") or "")
+def _tell_left_out() -> None:
+    """Tells how many messages were not sent."""
+    if not _left_out:
+        return
+    number = len(_left_out)
+    key = _left_out[0]
+    del _left_out[:number]
+    telling.send(EVENT, {"key": key, "what": "leftOut", "number": number})
 
 
-def _rank() -> str:
-    """Returns the rank of Ray Train, which trains in a thread of its own; empty where there is none."""
-    module = sys.modules.get("ray.train.v2._internal.execution.context")
-    if module is None:
-        return ""
-    train = module.get_train_context()
-    return f"{train.get_experiment_name() or 'train'} rank {train.get_world_rank()}"
-
-
-def unsent() -> int:
-    try:
-        return int(debugger().writer._cmd_queue.qsize())
-    except Exception:
-        return 0
-
-
-def send(event: str, body: dict[str, Any]) -> bool:
-    """Sends an event; returns whether there is a relay to send it to."""
-    try:
-        writer = debugger().writer
-        command = sys.modules["_pydevd_bundle.pydevd_net_command"].NetCommand
-        message = {"type": "event", "event": event, "body": body}
-        writer.add_command(command(_CMD_WRITE_TO_CONSOLE, 0, message, is_json=True))
-        return not writer._kill_received
-    except Exception:  # the debugger has gone
-        return False
-
-
-def debugger() -> Any:
-    return sys.modules["pydevd"].get_global_debugger()
-
-
-# Where the relay has it imported, there is a debugger from the beginning, and any thread may ask from now on.
-if "pydevd" in sys.modules and debugger() is not None:
-    _wake_at_detach()
+telling.leaving.append(_tell_left_out)

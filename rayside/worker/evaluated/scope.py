@@ -16,12 +16,11 @@ from contextlib import suppress
 from types import CodeType, FrameType
 from typing import Any
 
-from . import reached
-
 # What an expression has in the place of `ray`; the relay, too, writes it, with the name that this module has
 # in debuggees.
 CALL = "__import__('importlib').import_module('rayside.worker.evaluated.scope').ray_here()"
 _RAY = "ray"
+_LONGEST = 4_000  # characters of a task's name
 # Expressions within an expression, such as a lambda, run in frames of their own.
 _WITHIN = frozenset({"<genexpr>", "<lambda>", "<listcomp>", "<setcomp>", "<dictcomp>"})
 
@@ -40,7 +39,7 @@ class Scope:
         worker = _worker()
         if worker is not None and worker.mode == sys.modules["ray._private.worker"].SCRIPT_MODE:
             return "driver"
-        return str(reached.task())
+        return task()
 
     @property
     def task_id(self) -> str:
@@ -133,10 +132,12 @@ _scope = Scope()
 OF_PROCESS = ("actor", "actor_id", "actor_name", "rank", "node_id")
 
 
-def compiled(expression: str, file: str, mode: str) -> CodeType:
-    """Compiles an expression; the arguments are those of `compile`."""
-    tree: ast.Expression = compile(expression, file, mode, ast.PyCF_ONLY_AST)  # type: ignore[assignment]
-    return compile(with_scope(tree) if is_named(tree) else tree, file, mode)
+def compiled(expression: str, file: str) -> CodeType:
+    """Returns the code of a user's expression, in which `ray` is what this module makes of it."""
+    if _RAY not in expression:
+        return compile(expression, file, "eval")
+    tree: ast.Expression = compile(expression, file, "eval", ast.PyCF_ONLY_AST)  # type: ignore[assignment]
+    return compile(with_scope(tree) if is_named(tree) else tree, file, "eval")
 
 
 def is_named(tree: ast.AST) -> bool:
@@ -190,6 +191,55 @@ def is_scope() -> bool:
     return own is None or own is sys.modules.get(_RAY)
 
 
+# --- the task of a thread -----------------------------------------------------------------
+
+
+def context() -> Any:
+    """Returns Ray's context, which knows the task of each thread; None where there is no Ray."""
+    try:
+        return sys.modules["ray"].get_runtime_context()
+    except Exception:
+        return None
+
+
+def task(known: Any = None) -> str:
+    """Returns the task that this thread runs, or what a thread of Ray's libraries runs; empty for others.
+
+    `known` is Ray's context, where the caller has it.
+    """
+    try:
+        worker = sys.modules.get("ray._private.worker")
+        # A driver isn't asked: Ray would write an error line into the job's output.
+        if worker is not None and worker.global_worker.mode == worker.SCRIPT_MODE:
+            return ""
+        return str((known or context()).get_task_name() or _trial() or _rank())[:_LONGEST]
+    except Exception:
+        return ""
+
+
+def task_id() -> Any:
+    """Returns what is another in each task that a thread runs; None where there is no Ray."""
+    try:
+        return sys.modules["ray._private.worker"].global_worker.core_worker.get_current_task_id()
+    except Exception:
+        return None
+
+
+def _trial() -> str:
+    """Returns the trial of Ray Tune, which runs functions in a thread of its own; empty without one."""
+    module = sys.modules.get("ray.train._internal.session")
+    return str(getattr(module and module.get_session(), "trial_name", "") or "")
+
+
+def _rank() -> str:
+    """Returns the rank of Ray Train, which trains in a thread of its own; empty where there is none."""
+    module = sys.modules.get("ray.train.v2._internal.execution.context")
+    if module is None:
+        return ""
+    train = module.get_train_context()
+    return f"{train.get_experiment_name() or 'train'} rank {train.get_world_rank()}"
+
+
 def _worker() -> Any:
     """Returns Ray's worker; None where there is no Ray."""
     return getattr(sys.modules.get("ray._private.worker"), "global_worker", None)
@@ -198,5 +248,5 @@ def _worker() -> Any:
 def _hex(method: str) -> str:
     """Returns what a method of Ray's context says, an id in hex; empty where it says nothing."""
     with suppress(Exception):
-        return str(getattr(reached.context(), method)() or "")
+        return str(getattr(context(), method)() or "")
     return ""

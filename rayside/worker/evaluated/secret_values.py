@@ -18,6 +18,7 @@ from typing import Any
 
 from ..redaction import SHORTEST
 from ..secret_names import SecretNames
+from ..tracing import debugger
 
 # Limits of one search: of its values, of the characters of each and of all, and of the seconds that it takes.
 MOST, LONGEST, LONGEST_IN_ALL, MOST_SECONDS = 100, 4_096, 16_384, 0.2
@@ -103,7 +104,7 @@ def _items(value: Any) -> Iterator[tuple[object, Any]]:
 
 def _users_frames() -> Iterator[FrameType]:
     """Yields the frames of the user's code in the threads that are stopped, the innermost of each first."""
-    debugger = sys.modules["pydevd"].get_global_debugger()
+    pydevd = debugger()
     innermost = sys._current_frames()
     for thread in threading.enumerate():
         # Looked at, a frame keeps its values until it ends: those of a thread that runs are left alone.
@@ -111,7 +112,7 @@ def _users_frames() -> Iterator[FrameType]:
         frame = innermost.get(thread.ident or 0) if stopped else None
         left = MOST_FRAMES
         while frame is not None and left:
-            if debugger.in_project_roots_filename_uncached(frame.f_code.co_filename):
+            if pydevd.in_project_roots_filename_uncached(frame.f_code.co_filename):
                 left -= 1
                 yield frame
             frame = frame.f_back

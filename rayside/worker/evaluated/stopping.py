@@ -20,7 +20,7 @@ from . import entering
 
 # CMD_SET_BREAK and others, in pydevd's constants.
 _BREAKPOINT, _RUNNING, _SUSPENDED, _NOT_STEPPING = 111, 1, 2, -1
-_CALL = re.compile(r"__rayside__\((\d+)\)\Z")  # what the relay gives as a condition: breakpoints.py
+_CALL = re.compile(r"__rayside__\((\d+)\)\Z")  # what the relay gives as a condition: stop_points.py
 
 # The most bytes from the first instruction of what is compiled in to its last call (inserted.py).
 _LONGEST_CALL = 200
@@ -135,13 +135,13 @@ def _stop(file: str, line: int, frame: FrameType, holds: str) -> None:
     """Does what pydevd does at a line with a breakpoint; `holds` is the condition that is known to hold."""
     if entering.is_ours():
         return  # This thread has the lock of compiled.py, which whoever resumes it needs.
-    pydevd = debugger()
+    pydevd = tracing.debugger()
     # It is looked up: a frame that runs keeps its code when its breakpoints change.
     bp = None if pydevd is None else pydevd.breakpoints.get(file, {}).get(line)
-    if _was_noticed(frame) or bp is None or _is_traced(frame) or _is_filtered(pydevd, frame):
+    if _was_noticed(frame) or bp is None or _is_traced(frame) or is_filtered(pydevd, frame):
         return
     thread = threading.current_thread()
-    if _is_pydevds(thread):
+    if tracing.is_pydevds(thread):
         return
     info = sys.modules["_pydevd_bundle.pydevd_additional_thread_info"].set_additional_thread_info(thread)
     # Code that is evaluated, in a thread that is stopped or for a condition, does not stop.
@@ -185,7 +185,7 @@ def is_tracing_stopped_threads() -> bool:
 def _tell_replaced() -> None:
     """Writes into the job's output, once, whose trace function a step replaces."""
     trace: Any = sys.gettrace()
-    if monitors() or trace is None or _is_pydevds_function(trace) or _told_replaced:
+    if tracing.monitoring() or trace is None or _is_pydevds_function(trace) or _told_replaced:
         return
     _told_replaced.append(True)
     sys.stderr.write(
@@ -203,10 +203,7 @@ class _Untraced:
 
     def __init__(self, info: Any) -> None:
         self._info = info
-        is_monitored = info is not None and monitors()
-        self._monitoring = (
-            sys.modules["_pydevd_sys_monitoring.pydevd_sys_monitoring"] if is_monitored else None
-        )
+        self._monitoring = None if info is None else tracing.monitoring()
 
     def __enter__(self) -> None:
         if self._info is not None:
@@ -226,7 +223,7 @@ def passed_over() -> _Untraced:
     """Returns a context in which pydevd notices nothing in this thread, unless that is its own."""
     thread = threading.current_thread()
     info = None
-    if debugger() is not None and not _is_pydevds(thread):
+    if tracing.debugger() is not None and not tracing.is_pydevds(thread):
         threads = sys.modules["_pydevd_bundle.pydevd_additional_thread_info"]
         info = threads.set_additional_thread_info(thread)
     return _Untraced(info)
@@ -234,19 +231,14 @@ def passed_over() -> _Untraced:
 
 def notice_lines_of(frames: list[FrameType]) -> None:
     """Makes pydevd notice the lines of generators that wait: sys.monitoring tells it of no resuming."""
-    if monitors():
-        monitoring = sys.modules["_pydevd_sys_monitoring.pydevd_sys_monitoring"]
+    if monitoring := tracing.monitoring():
         for frame in frames:
             monitoring.enable_code_tracing(threading.get_ident(), frame.f_code, frame)
 
 
-def _is_pydevds(thread: threading.Thread) -> bool:
-    return any(getattr(thread, name, False) for name in ("pydev_do_not_trace", "is_pydev_daemon_thread"))
-
-
 def _is_traced(frame: FrameType) -> bool:
     """Returns whether pydevd notices the frame's lines itself."""
-    if monitors():
+    if tracing.monitoring():
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
         tool = monitoring.DEBUGGER_ID
         if monitoring.get_tool(tool) != "pydevd":
@@ -264,7 +256,8 @@ def _module_of(trace: object) -> str:
     return str(getattr(trace, "__module__", None) or type(trace).__module__)
 
 
-def _is_filtered(pydevd: Any, frame: FrameType) -> bool:
+def is_filtered(pydevd: Any, frame: FrameType) -> bool:
+    """Returns whether pydevd neither shows a frame nor stops in it: its own, ours, a library's."""
     files = sys.modules["pydevd_file_utils"]
     path = files.get_abs_path_real_path_and_base_from_frame(frame)
     if pydevd.get_file_type(frame, path) is not None:
@@ -280,21 +273,12 @@ def _is_in_condition(frame: FrameType | None) -> bool:
     return False
 
 
-def monitors() -> bool:
-    """Returns whether pydevd uses sys.monitoring here, and not sys.settrace."""
-    return bool(sys.modules["_pydevd_bundle.pydevd_constants"].PYDEVD_USE_SYS_MONITORING)
-
-
 def tells_loops() -> bool:
     """Returns whether pydevd takes a jump back to its own line for that line once more.
 
     Of sys.monitoring's events it uses those of jumps on Python 3.12, and not from 3.13 on.
     """
-    return not monitors() or sys.version_info < (3, 13)
-
-
-def debugger() -> Any:
-    return sys.modules["pydevd"].get_global_debugger() if "pydevd" in sys.modules else None
+    return not tracing.monitoring() or sys.version_info < (3, 13)
 
 
 def _reached() -> Any:

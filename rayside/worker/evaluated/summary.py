@@ -18,7 +18,7 @@ from itertools import chain, islice
 from typing import Any
 
 from ..redaction import Redactor
-from . import arrays, secret_values, shown
+from . import secret_values, shown
 
 # The most elements of arrays that are looked at, and the most dimensions, which numpy has.
 MOST_ELEMENTS, MOST_DIMENSIONS = 50_000_000, 64
@@ -121,13 +121,13 @@ class _Survey:
         return str(shown.shown(value, 0, self._secrets))
 
     def _described(self, value: Any) -> _Document:
-        if arrays.is_of(value, "numpy", "generic") and value.dtype.kind in "biufSU":
+        if shown.is_of(value, "numpy", "generic") and value.dtype.kind in "biufSU":
             value = value.item()
         if type(value) is not bool and shown.base_of(value, int, float):
             self._feed(value, 0)
             return {"kind": "number", "shown": self._shown(value), **self._of_number(value)}
         for library in _TABLES:
-            if arrays.is_of(value, library, "DataFrame"):
+            if shown.is_of(value, library, "DataFrame"):
                 return {"kind": "table", **self._of_table(value, library)}
         if (shape := self._shape_of(value)) is not None:
             return {"kind": "array", **self._of_array(value, shape)}
@@ -167,7 +167,7 @@ class _Survey:
         device = self._name(getattr(value, "device", "cpu"))
         if device != "cpu":
             document["device"] = device
-        if not arrays.is_known(value):
+        if not shown.is_known(value):
             document["shown"] = self._shown(value)
         elif size <= SHOWN_ELEMENTS:
             with suppress(Exception):
@@ -177,7 +177,7 @@ class _Survey:
 
     def _measured(self, value: Any, size: int, depth: int) -> _Document:
         """Looks at an array's elements; where they can't be had, at its `repr`, which is a part of it."""
-        if self._numpy is not None and arrays.is_known(value):
+        if self._numpy is not None and shown.is_known(value):
             with suppress(Exception):
                 return self._of_elements(value, size, depth)
         self._feed_repr(value)
@@ -187,10 +187,10 @@ class _Survey:
     def _of_elements(self, value: Any, size: int, depth: int) -> _Document:
         numpy: Any = self._numpy
         self._hash.update(str((value.shape, value.dtype)).encode())
-        numbers = arrays.Numbers(numpy)
+        numbers = shown.Numbers(numpy)
         of_numbers = True
-        for part in arrays.parts(value, self._elements):
-            piece = arrays.as_numpy(part)
+        for part in shown.parts(value, self._elements):
+            piece = shown.as_numpy(part)
             self._elements -= int(piece.size)
             if (
                 piece.dtype.kind == "V" and piece.dtype.names is None
@@ -248,7 +248,7 @@ class _Survey:
                 numbers = column.cast(sys.modules["polars"].Float64).to_numpy()
             else:
                 return {}
-            measured = arrays.Numbers(self._numpy)
+            measured = shown.Numbers(self._numpy)
             measured.add(numbers)
             self._nan += measured.nan
             self._inf += measured.inf
@@ -288,7 +288,7 @@ class _Survey:
             elif base in (set, frozenset):
                 items = self._in_order(value, items)
             self._feed_all(items, depth)
-        elif library := next((each for each in _TABLES if arrays.is_of(value, each, "DataFrame")), ""):
+        elif library := next((each for each in _TABLES if shown.is_of(value, each, "DataFrame")), ""):
             self._of_table(value, library)
         elif (shape := self._shape_of(value)) is not None:
             self._measured(value, math.prod(shape), depth)

@@ -1,28 +1,33 @@
-"""Decides which lines of prints and of logpoints a debuggee tells, and tells what logpoints say.
+"""Events that a debuggee sends to the relay, and the answers for which its threads wait.
 
-A rate bounds them. Lines that are not told are counted, and their number is told.
+What is sent in a loop has a rate: pydevd keeps in memory whatever is not sent yet.
 """
 
 from __future__ import annotations
 
+import _thread
+import itertools
 import sys
 import threading
 import time
 from collections.abc import Callable
-from types import CodeType, FrameType
+from contextlib import suppress
 from typing import Any
 
-from . import reached
+from ..tracing import debugger
 
-# The most characters of a logpoint's message, and the most characters and lines of one print, that are sent.
-LONGEST, LONGEST_PRINT, MOST_LINES = 3_900, 16_000, 500
-# The most messages that pydevd may have to send before more are left out: it keeps all of them in memory,
-# and a loop is faster than any connection.
+# The most messages that pydevd may have to send before more are left out: a loop is faster than any
+# connection.
 MOST_UNSENT = 500
 # Lines a second that are sent for long, and at once: as many as the relay passes on (relay/reports.py).
 RATE, AT_ONCE = 200.0, 2_000.0
-# Seconds from a line that is not told until the number of such lines is.
-TELLING = 1.0
+_CMD_WRITE_TO_CONSOLE = 116  # pydevd_comm_constants.py
+_MARK, _WAKES = "_rayside_tells_at_exit", "_rayside_wakes_at_detach"
+
+_numbers = itertools.count(1)
+_waiting: dict[int, tuple[Any, list[bool]]] = {}  # threads that wait for an answer, by number of the report
+_is_detached = False  # whether the relay of this module's connection has left
+leaving: list[Callable[[], object]] = []  # what is called before pydevd ends
 
 
 class Bucket:
@@ -51,96 +56,92 @@ class Bucket:
         return True
 
 
-class Print:
-    """Keeps what a thread has written since its last end of a line."""
-
-    __slots__ = (
-        *("at", "beyond", "category", "code", "ends", "is_ended"),
-        *("line", "place", "task", "task_id", "text"),
-    )
-
-    def __init__(self, category: str, task: str | None, task_id: Any) -> None:
-        self.category, self.task, self.task_id = category, task, task_id
-        self.text = ""
-        # While more is printed than is told, this and the task may be None, for they may not be needed.
-        self.place: tuple[str, int] | None = None
-        self.beyond = 0  # the number of characters that are not kept
-        self.ends = 0  # the number of ends of lines in them
-        self.is_ended = False  # whether the last line has its end
-        # Of the last piece: the time, by `time.monotonic`, and where it was written.
-        self.at, self.line = 0.0, 0
-        self.code: CodeType | None = None
-
-    def add(self, piece: str) -> None:
-        if piece.startswith("\r") and piece.rstrip("\r\n"):  # a progress bar is drawn anew
-            self.text = self.text[: self.text.rfind("\n") + 1]
-        room = LONGEST_PRINT - len(self.text)
-        self.text += piece[:room]
-        self.beyond += max(0, len(piece) - room)
-        self.ends += piece.count("\n", room)
-
-    def shown(self, most_lines: int) -> tuple[str, int]:
-        """Returns the lines that are told, without the last end of a line, and the number of the others.
-
-        Of a line that is too long the beginning is told, with the number of characters that are not.
-        """
-        text = self.text.removesuffix("\n")
-        if not self.beyond and text.count("\n") < most_lines:
-            return text, 0
-        lines = self.text.count("\n") + self.ends + (not self.is_ended)
-        if self.beyond:
-            whole, _, begun = self.text.rpartition("\n")
-            text = whole or f"{begun}... ({self.beyond:,} more characters)"
-        text = "\n".join(text.split("\n", most_lines)[:most_lines])
-        return text, max(0, lines - text.count("\n") - 1)
-
-
 rate = Bucket(RATE, AT_ONCE)
-_left_out: list[int] = []  # the breakpoint of each message that was not sent
 
 
-def log(key: int, point: Any, frame: FrameType) -> None:
-    """Tells what the message of a logpoint, whose number is `key`, is in that frame."""
-    # Where the relay counts hits, it has to hear of each.
-    if not (point.counted or rate.passes(1)) or reached.unsent() > MOST_UNSENT:
-        _left_out.append(key)
-        if len(_left_out) == 1:
-            _soon(tell_left_out)
-        return
+def send(event: str, body: dict[str, Any]) -> bool:
+    """Sends an event; returns whether there is a relay to send it to."""
     try:
-        if point.shown is None:
-            expression = sys.modules["_pydevd_bundle.pydevd_utils"].convert_dap_log_message_to_expression(
-                point.message
-            )
-            point.shown = reached.compiled(expression, "<logpoint>")
-        text = str(eval(point.shown, frame.f_globals, frame.f_locals))
-    except Exception as error:
-        text = reached.described(error)
-    reached.send(reached.EVENT, {"key": key, "what": "message", "text": cut(text), "task": reached.task()})
+        writer = debugger().writer
+        command = sys.modules["_pydevd_bundle.pydevd_net_command"].NetCommand
+        message = {"type": "event", "event": event, "body": body}
+        writer.add_command(command(_CMD_WRITE_TO_CONSOLE, 0, message, is_json=True))
+        return not writer._kill_received
+    except Exception:  # the debugger has gone
+        return False
 
 
-def cut(text: str, most: int = LONGEST) -> str:
-    """Returns at most that many characters, and where there were more, how many."""
-    return text if len(text) <= most else f"{text[:most]}... ({len(text) - most:,} more characters)"
+def unsent() -> int:
+    try:
+        return int(debugger().writer._cmd_queue.qsize())
+    except Exception:
+        return 0
 
 
-def _soon(tell: Callable[[], None]) -> None:
-    timer = threading.Timer(TELLING, tell)
-    timer.daemon = True
-    # pydevd's own mark of a thread that is not debugged.
-    timer.is_pydev_daemon_thread = timer.pydev_do_not_trace = True  # type: ignore[attr-defined]
-    timer.start()
+def ask(event: str, body: dict[str, Any], patience: float) -> list[bool]:
+    """Sends a report, and returns the relay's answer, for which this thread waits; empty where none comes."""
+    number, lock, answer = next(_numbers), _thread.allocate_lock(), list[bool]()
+    lock.acquire()
+    _waiting[number] = lock, answer
+    until = time.monotonic() + patience
+    try:
+        # `_is_detached` is read after the thread can be woken: a detach in between would leave it waiting.
+        waits = not _is_detached and send(event, {**body, "number": number})
+        while waits and not lock.acquire(timeout=min(1.0, patience)):
+            # A relay that dies does not say that it leaves.
+            waits = time.monotonic() < until and debugger() is not None and debugger().reader.is_alive()
+    finally:  # `ray.cancel` ends it by an exception
+        if _waiting.pop(number, None) is not None:
+            send(event, {"key": body["key"], "what": "gone", "number": number})
+    return answer
 
 
-def tell_left_out() -> None:
-    """Tells how many messages were not sent."""
-    if not _left_out:
+def answered(number: int, *answer: bool) -> None:
+    """Takes the relay's answer to `ask`."""
+    waiting = _waiting.pop(number, None)
+    if waiting is not None:
+        lock, result = waiting
+        result[:] = answer
+        lock.release()
+
+
+def detached() -> None:
+    """Wakes all threads that wait for an answer, and has no other begin to."""
+    global _is_detached
+    _is_detached = True
+    for number in list(_waiting):
+        answered(number)
+
+
+def tell_at_exit() -> None:
+    """Sends what is kept for later before pydevd ends its threads: when the program's have ended."""
+    if not hasattr(debugger(), _MARK):
+        setattr(debugger(), _MARK, True)
+        with suppress(Exception):  # private; without it the last messages of a process are not counted
+            threading._register_atexit(_at_exit)  # type: ignore[attr-defined]
+
+
+def _at_exit() -> None:
+    # The module is looked up as it is by then: it is imported anew for each connection.
+    for leave in list(sys.modules[__name__].leaving):
+        leave()
+
+
+def _wake_at_detach() -> None:
+    """Ends the wait of threads for a relay that has left: nobody will answer them."""
+    pydevd = debugger()
+    if hasattr(pydevd, _WAKES):
         return
-    number = len(_left_out)
-    key = _left_out[0]
-    del _left_out[:number]
-    reached.send(reached.EVENT, {"key": key, "what": "leftOut", "number": number})
+    setattr(pydevd, _WAKES, True)
+    on_disconnect = pydevd.on_disconnect
+
+    def on_disconnect_and_wake() -> None:
+        on_disconnect()
+        sys.modules[__name__].detached()  # As in `_at_exit`, it may be another one by then.
+
+    pydevd.on_disconnect = on_disconnect_and_wake
 
 
-# As reached.py, it is imported anew for each connection.
-reached.leaving[:0] = [tell_left_out]
+# Where the relay has it imported, there is a debugger from the beginning, and any thread may ask from now on.
+if debugger() is not None:
+    _wake_at_detach()

@@ -107,7 +107,7 @@ def test_the_package_of_the_job_comes_before_the_one_beside_the_start_file(tmp_p
         (tmp_path / "older" / package / "__init__.py").touch()
     output, errors = run(tmp_path, path=tmp_path / "older", env={"RAYSIDE_DEBUG": '{"attach_timeout": 1.0}'})
     assert "first line False" in output
-    why = "No module named 'rayside.worker.early'"
+    why = "No module named 'rayside.worker.driver'"
     assert errors == f"rayside: the driver is debugged from ray.init on: {why}\n"
 
 

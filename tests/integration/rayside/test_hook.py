@@ -20,8 +20,8 @@ from bootstrap.step import until
 from bootstrap.steps.relay import LocalRelay
 from rayside.dap.client import Client
 from rayside.ray import jobs
-from rayside.ray.announced import announced
 from rayside.ray.debug import Debug
+from rayside.ray.job_processes import announced
 from rayside.ray.records import DebuggableWorker, Job
 from rayside.worker.handshake import proof
 from tests.integration.conftest import Rayside

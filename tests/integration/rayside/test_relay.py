@@ -14,7 +14,7 @@ from rayside.dap.client import Client
 from rayside.dap.framing import Message
 from rayside.errors import DebuggerGone, RequestFailed
 from rayside.relay.connection import Connection, call
-from rayside.worker.evaluated import reached
+from rayside.worker.evaluated import scope
 from tests.at_once import AT_ONCE
 from tests.integration.relay_debuggees import PACKAGE, TOKEN, Cluster, Session, relay_over
 
@@ -424,7 +424,7 @@ async def test_a_module_of_ours_is_there_for_each_thread_that_wants_it_at_the_sa
 
     async def task(thread: int) -> object:
         body = await connection.client.request("stackTrace", {"threadId": thread, "levels": 1})
-        return await connection.literal(call(reached.task), body["stackFrames"][0]["id"])
+        return await connection.literal(call(scope.task), body["stackFrames"][0]["id"])
 
     async def nothing() -> None:
         """Sets nothing before the debuggee runs."""

@@ -15,7 +15,7 @@ from rayside.relay import messages
 from rayside.relay.connection import call
 from rayside.relay.installed import NO_FILE
 from rayside.worker import evaluated
-from rayside.worker.evaluated import reached
+from rayside.worker.evaluated import telling
 from rayside.worker.evaluated.reached import EVENT, PATIENCE
 from tests.integration.relay_debuggees import Cluster, Process, Session, relay_over
 
@@ -166,7 +166,7 @@ async def test_who_unpickles_does_not_wait_once_the_editor_has_gone(tmp_path: Pa
 async def test_who_waits_for_an_answer_goes_on_when_the_debugger_detaches(
     tmp_path: Path, in_process: bool
 ) -> None:
-    ask = call(reached.ask, {"key": 1, "what": "hit"})
+    ask = call(telling.ask, EVENT, {"key": 1, "what": "hit"}, PATIENCE)
     asks = f"print({ask}, flush=True)\n"
     cluster = Cluster(tmp_path)
     script = "import os, sys, time\n" + WAITS + asks + AT_ONCE

@@ -12,7 +12,7 @@ import pytest
 from rayside.relay import reports as relay_reports
 from rayside.relay.connection import call
 from rayside.relay.reports import MOST_GATHERED, MOST_HITS
-from rayside.worker.evaluated import reached
+from rayside.worker.evaluated import telling
 from rayside.worker.evaluated.reached import EVENT, NAME
 from tests.integration import relay_debuggees
 from tests.integration.rayside.test_relay_scripted import Scripted, Setting, scripted, until
@@ -226,15 +226,15 @@ async def test_a_debuggee_that_says_the_same_twice_has_come_once() -> None:
         session, debuggee = await with_a_gathering(setting)
         reports(debuggee, "hit", 1, 1)
         await session.nothing("output", category="console")
-        assert debuggee.evaluated(call(reached.answered, 1, True, False)) == 0
+        assert debuggee.evaluated(call(telling.answered, 1, True, False)) == 0
         # The second is answered at once, so that nothing is kept of it.
-        assert debuggee.evaluated(call(reached.answered, 1, False, False)) == 1
+        assert debuggee.evaluated(call(telling.answered, 1, False, False)) == 1
         reports(debuggee, "hit", 2)
         await session.event(
             "output", category="console", output=f"2 tasks have come to {FILE}:2: they stop now.\n"
         )
-        await until(lambda: debuggee.evaluated(call(reached.answered, 2, True, False)) == 1)
-        assert debuggee.evaluated(call(reached.answered, 1, True, False)) == 1
+        await until(lambda: debuggee.evaluated(call(telling.answered, 2, True, False)) == 1)
+        assert debuggee.evaluated(call(telling.answered, 1, True, False)) == 1
 
 
 async def test_a_debuggee_that_says_it_without_end_does_not_fill_the_debug_console(
@@ -263,11 +263,11 @@ async def test_those_who_wait_keep_nothing_else_of_their_debuggee_from_its_answe
         await debuggee.drain()
         unknown = MOST_GATHERED + 2
         debuggee.say({"event": EVENT, "body": {"key": 0, "what": "hit", "number": unknown}})
-        await until(lambda: debuggee.evaluated(call(reached.answered, unknown, False, True)) == 1)
+        await until(lambda: debuggee.evaluated(call(telling.answered, unknown, False, True)) == 1)
         # Whoever comes when so many wait already runs on at once.
         reports(debuggee, "hit", *range(MOST_HITS + 1, MOST_GATHERED + 2))
-        await until(lambda: debuggee.evaluated(call(reached.answered, MOST_GATHERED + 1, False, False)) == 1)
-        assert debuggee.evaluated(call(reached.answered, MOST_GATHERED, False, False)) == 0
+        await until(lambda: debuggee.evaluated(call(telling.answered, MOST_GATHERED + 1, False, False)) == 1)
+        assert debuggee.evaluated(call(telling.answered, MOST_GATHERED, False, False)) == 0
 
 
 async def test_who_comes_when_the_editor_has_left_tasks_paused_waits_for_nobody() -> None:
@@ -277,7 +277,7 @@ async def test_who_comes_when_the_editor_has_left_tasks_paused_waits_for_nobody(
         await session.event("stopped")
         reports(debuggee, "hit", 1)
         await session.client.disconnect()
-        await until(lambda: debuggee.evaluated(call(reached.answered, 1, False, False)) == 1)
+        await until(lambda: debuggee.evaluated(call(telling.answered, 1, False, False)) == 1)
         reports(debuggee, "hit", 2)
-        await until(lambda: debuggee.evaluated(call(reached.answered, 2, False, False)) == 1)
+        await until(lambda: debuggee.evaluated(call(telling.answered, 2, False, False)) == 1)
         assert not debuggee.left

@@ -18,9 +18,9 @@ from rayside.dap.framing import Message
 from rayside.relay import messages
 from rayside.relay.connection import call
 from rayside.worker import evaluated
-from rayside.worker.evaluated import held_calls, reached, task_starts
-from rayside.worker.evaluated.held_calls import EVENT, MOST_FRAMES
-from rayside.worker.evaluated.task_starts import PATIENCE as WAITS
+from rayside.worker.evaluated import stepped_calls, telling
+from rayside.worker.evaluated.stepped_calls import EVENT, MOST_FRAMES
+from rayside.worker.evaluated.stepped_calls import PATIENCE as WAITS
 from tests.integration.pythons import Debuggee, debuggee, each_python, hows_environment, python_of
 from tests.patience import PATIENCE
 
@@ -78,7 +78,7 @@ def maps(remote):
 ''')
 Info = namedtuple("Info", ["function", "function_name", "max_calls"])
 worker = made_up("ray._private.worker", '''
-WORKER_MODE = SCRIPT_MODE = 0
+SCRIPT_MODE, WORKER_MODE = 0, 1
 class Manager:
     def __init__(self):
         self.execution_infos, self.known = {}, {}
@@ -221,7 +221,7 @@ class Process:
 
     async def expect(self, calls: dict[int, tuple[str, str]]) -> None:
         await self.running.evaluate(call(evaluated.begin, "a"))
-        assert await self.running.evaluate(call(task_starts.expect, calls)) == "True"
+        assert await self.running.evaluate(call(stepped_calls.expect, calls)) == "True"
 
 
 @asynccontextmanager
@@ -230,7 +230,7 @@ async def played(version: str, how: str, folder: Path) -> AsyncIterator[Process]
     with debuggee(python_of(version), folder, _BEGIN + _RAY + _PROGRAM, [how], environment) as running:
         await running.attach()
         await running.evaluate(call(evaluated.begin, "a"))
-        assert await running.evaluate(call(held_calls.begin)) == "True"
+        assert await running.evaluate(call(stepped_calls.begin)) == "True"
         yield Process(running)
         await running.client.disconnect()
 
@@ -253,7 +253,7 @@ async def test_the_first_call_of_a_step_is_told_before_it_is_made(
         assert [frame["line"] for frame in told["frames"][:1]] == lines
         assert {frame["name"] for frame in told["frames"]} == {"deep"}
         assert {frame["source"]["path"] for frame in told["frames"]} == {str(process.running.script)}
-        await process.running.evaluate(call(reached.answered, told["number"], True))
+        await process.running.evaluate(call(telling.answered, told["number"], True))
         done = await process.event()
         assert (done["what"], done["key"], done["taskId"]) == ("called", told["key"], f"{7:048x}")
         # The second call of the line is not told.
@@ -282,7 +282,7 @@ async def test_a_call_that_fails_says_so_and_fails(version: str, how: str, tmp_p
         stop = await process.step(await process.running.stopped(), "next", "next")
         await process.running.go_on(stop, "stepIn")
         told = await process.event()
-        await process.running.evaluate(call(reached.answered, told["number"], True))
+        await process.running.evaluate(call(telling.answered, told["number"], True))
         done = await process.event()
         assert (done["what"], done["taskId"]) == ("called", "")
         await process.running.go_on(await process.running.stopped())
@@ -306,7 +306,7 @@ async def test_the_task_that_is_expected_stops_and_no_other(
         assert await asyncio.wait_for(process.result(), WAITS / 2) == 2
         process.begin("begins", "work", "ab", 6)  # it waits for its id
         await asyncio.sleep(0.3)
-        await process.running.evaluate(call(task_starts.expect, {3: ("work", "ab")}))
+        await process.running.evaluate(call(stepped_calls.expect, {3: ("work", "ab")}))
         told = await process.event()
         assert (told["what"], told["key"]) == ("entered", 3)
         stop = await process.stop("first")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.settings import ROOT
-from rayside.ray.time_limits import RAISED, SOURCES
+from rayside.ray.debug import RAISED, SOURCES
 from tests.targets import local_target
 
 LIBRARIES = ("air", "dag", "data", "experimental", "llm", "serve", "train", "tune", "util")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rayside.errors import NotRunning
-from rayside.ray.announced import announced
+from rayside.ray.job_processes import announced
 from rayside.ray.metadata import DRIVER
 from rayside.relay.cluster import ClusterDebuggees
 from tests.unit.rayside.test_relay_process import JOBS, WORKERS, Clock

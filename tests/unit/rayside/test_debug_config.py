@@ -11,7 +11,7 @@ import pytest
 
 import rayside
 from bootstrap.steps.local_ray import START
-from rayside.worker import children, debug_config, driver, ray_process
+from rayside.worker import attach, children, debug_config, driver
 from rayside.worker.debug_config import VARIABLE, Config
 
 FULL = Config(
@@ -72,7 +72,7 @@ def test_a_malformed_one_is_one_line_and_no_debugger(
     job = {"env_vars": {VARIABLE: text, "WORD": "x"}, "py_modules": ["gcs://hook.zip"]}
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", json.dumps({"runtime_env": job, "metadata": {}}))
     monkeypatch.setenv(VARIABLE, text)
-    ray_process.setup()
+    attach.setup()
     said = capsys.readouterr().err.splitlines()
     assert driver.on_init(job) == job
     said += capsys.readouterr().err.splitlines()

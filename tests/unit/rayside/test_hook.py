@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from rayside.ray import jobs
-from rayside.ray.debug import REQUIREMENTS, Debug
+from rayside.ray.debug import RAISED, REQUIREMENTS, Debug
 from rayside.ray.metadata import DEBUG, PY_MODULES, WORKING_DIR
-from rayside.ray.time_limits import RAISED
 from rayside.worker import driver
 from rayside.worker.debug_config import VARIABLE, Config, with_package
 
@@ -141,7 +140,7 @@ def test_nothing_that_the_user_gave_is_lost(code: Path) -> None:
         "given_env_vars": ["PYDEVD_USE_SYS_MONITORING", "WORD", "collective_gloo_timeout"],
     }
     workers_only = submission(code, "bash run.sh", debug=debug, **runtime_env).environment()
-    assert workers_only["worker_process_setup_hook"] == "rayside.worker.ray_process.setup"
+    assert workers_only["worker_process_setup_hook"] == "rayside.worker.attach.setup"
     expected = {"attach_timeout": 5, "setup_hook": "own.hook"}
     assert json.loads(workers_only["env_vars"][VARIABLE]) == expected
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rayside.relay.source_files import MOST_LOCATIONS, Lines
-from rayside.worker.evaluated import line_table
+from rayside.worker.evaluated import sources
 
 SOURCE = """\
 def work(x):
@@ -39,7 +39,7 @@ def test_locations_are_lines_with_code_in_the_range(
     arguments: dict[str, int], lines: list[int], tmp_path: Path
 ) -> None:
     (tmp_path / "a.py").write_text(SOURCE)
-    table = Lines.read(json.loads(line_table.answer(str(tmp_path / "a.py")))["lines"])
+    table = Lines.read(json.loads(sources.line_table(str(tmp_path / "a.py")))["lines"])
     assert table is not None
     assert table.locations(arguments) == [{"line": line} for line in lines]
 

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from rayside.worker.evaluated.own_files import Answer, find
+from rayside.worker.evaluated.sources import Answer, own_files
 
 EDITORS = "/laptop/project/src/shop/orders.py"
 
@@ -30,7 +30,7 @@ def file(folder: Path, name: str, text: str = "x = 1\n") -> str:
 
 
 def found(path: str = EDITORS, text: str = "") -> Answer | None:
-    return find({path: hashlib.sha256(text.encode()).hexdigest() if text else ""}).get(path)
+    return own_files({path: hashlib.sha256(text.encode()).hexdigest() if text else ""}).get(path)
 
 
 def test_a_file_at_the_same_place_in_its_package_is_likely_and_with_the_same_text_the_same(

@@ -20,7 +20,7 @@ from rayside.relay.installed import Installed
 from rayside.relay.lifecycle import BESIDE
 from rayside.relay.source_files import Files
 from rayside.worker import evaluated
-from rayside.worker.evaluated import reached, telling
+from rayside.worker.evaluated import scope, shown, telling
 from tests.played import played
 
 _REACHED = "rayside.worker.evaluated.reached"
@@ -59,11 +59,17 @@ def play(story: Callable[[Debugged], Coroutine[Any, Any, None]]) -> None:
 async def test_what_is_sent_is_one_short_expression(debugged: Debugged) -> None:
     await debugged.begin()
     assert debugged.has_package
-    assert await debugged.ask(SOON, telling.cut, "abcdef", most=3) == "abc... (3 more characters)"
-    expected = (
-        "__import__('importlib').import_module('rayside.worker.evaluated.telling').cut('abcdef', most=3)"
-    )
+    assert await debugged.ask(SOON, shown.cut, "abcdef", most=3) == "abc..."
+    expected = "__import__('importlib').import_module('rayside.worker.evaluated.shown').cut('abcdef', most=3)"
     assert debugged.expressions[1:] == [f"[{expected}]"]
+
+
+@played(play)
+async def test_every_literal_comes_as_it_is_also_nan_and_infinity(debugged: Debugged) -> None:
+    await debugged.begin()
+    inf, nan = float("inf"), float("nan")
+    value = {1: ("a'", (2.5,), []), "b": [-inf, (), {None: True}], "c": (inf, nan)}
+    assert await debugged.ask(SOON, shown.shown, value) == repr(value)
 
 
 @played(play)
@@ -71,8 +77,8 @@ async def test_where_the_package_is_not_there_nothing_more_is_asked(debugged: De
     sys.modules[evaluated.__name__] = None  # type: ignore[assignment]
     await debugged.begin()
     assert not debugged.has_package and debugged.protocol is None
-    assert await debugged.ask(SOON, reached.task) is None
-    await debugged.tell(SOON, reached.detached)
+    assert await debugged.ask(SOON, scope.task) is None
+    await debugged.tell(SOON, telling.detached)
     assert len(debugged.expressions) == 1
 
 
@@ -83,7 +89,7 @@ async def test_a_package_of_another_version_is_not_called(debugged: Debugged) ->
     sys.modules[evaluated.__name__] = older
     await debugged.begin()
     assert not debugged.has_package and debugged.protocol == 0
-    assert await debugged.ask(SOON, reached.task) is None
+    assert await debugged.ask(SOON, scope.task) is None
 
 
 @played(play)
@@ -96,7 +102,7 @@ async def test_each_connection_has_the_modules_anew_and_once(debugged: Debugged)
     await Debugged().begin()
     anew: Any = sys.modules[_REACHED]
     assert anew is not module and not anew._reported
-    assert sys.modules["rayside.worker.evaluated.telling"].reached is anew
+    assert anew.telling is sys.modules["rayside.worker.evaluated.telling"] is not module.telling
     assert sys.modules["rayside.worker.evaluated"].reached is anew
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from rayside.relay import translation
-from rayside.relay.breakpoints import Result
 from rayside.relay.configuration import Desired
 from rayside.relay.source_files import Layout, Lines, Paths, sha256_of
+from rayside.relay.stop_points import Result
 from rayside.relay.translation import OF_A_STOP, Ids, UnknownId
-from rayside.worker.evaluated import line_table
+from rayside.worker.evaluated import sources
 
 SESSION = "/tmp/ray/session_2026/runtime_resources"
 WORKING_DIR = f"{SESSION}/working_dir_files/_ray_pkg_aa"
@@ -262,7 +262,7 @@ value = 1
 
 def lines_of(folder: Path, text: str) -> Lines | None:
     (folder / "source.py").write_text(text)
-    document = json.loads(line_table.answer(str(folder / "source.py")))
+    document = json.loads(sources.line_table(str(folder / "source.py")))
     return Lines.read(document["lines"])
 
 

@@ -19,9 +19,8 @@ from rayside.relay.remote_calls import MOST_FRAMES as MOST_SHOWN
 from rayside.relay.source_files import Files
 from rayside.relay.translation import Ids
 from rayside.relay.worker import Worker, Workers
-from rayside.worker.evaluated.held_calls import EVENT, MOST_FRAMES, begin
-from rayside.worker.evaluated.reached import answered as told
-from rayside.worker.evaluated.task_starts import expect
+from rayside.worker.evaluated.stepped_calls import EVENT, MOST_FRAMES, begin, expect
+from rayside.worker.evaluated.telling import answered as told
 from tests.played import played
 
 TASK = "ab" * 24

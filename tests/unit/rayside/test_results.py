@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from rayside.dap.framing import Message
-from rayside.relay.breakpoints import LineBreakpoint, Result, Results
 from rayside.relay.configuration import SOON, Configuration, Desired
 from rayside.relay.editor import CurrentEditor
 from rayside.relay.fan_out import BackgroundTasks
 from rayside.relay.source_files import Paths
+from rayside.relay.stop_points import LineBreakpoint, Result, Results
 from rayside.relay.worker import Workers
 
 YES, MOVED = Result(True, 1), Result(True, 3, "moved to line 3")
@@ -82,7 +82,7 @@ class Counted(collections.OrderedDict[Any, Any]):
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> type[Counted]:
-    monkeypatch.setattr("rayside.relay.breakpoints.OrderedDict", Counted)
+    monkeypatch.setattr("rayside.relay.stop_points.OrderedDict", Counted)
     monkeypatch.setattr(Counted, "looks", 0)
     return Counted
 

@@ -78,7 +78,7 @@ def test_a_process_tells_what_holds_in_all_its_threads(
 
 def value(expression: str, names: dict[str, Any] | None = None, **own: Any) -> Any:
     """Returns what a condition gives in a frame with these globals and locals."""
-    return eval(scope.compiled(expression, "<condition>", "eval"), names or {}, own)
+    return eval(scope.compiled(expression, "<condition>"), names or {}, own)
 
 
 def test_a_condition_says_where_it_holds(ray: ModuleType, worker: SimpleNamespace) -> None:
@@ -151,7 +151,7 @@ def test_ray_is_ours_inside_of_what_runs_in_a_frame_of_its_own(ray: ModuleType) 
 def test_what_does_not_name_ray_is_compiled_as_it_is() -> None:
     for text in ("x.ray > 3", "'ray.task' in names", "rays[0]", "x > 3"):
         expected = compile(text, "<condition>", "eval")
-        assert scope.compiled(text, "<condition>", "eval").co_code == expected.co_code
+        assert scope.compiled(text, "<condition>").co_code == expected.co_code
 
 
 def test_nothing_of_it_can_be_set_and_an_attribute_that_nobody_has_is_told(

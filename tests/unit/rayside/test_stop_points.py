@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rayside.relay.breakpoints import WITHIN, FunctionBreakpoint, Gather, HitCondition, LineBreakpoint
 from rayside.relay.capabilities import ExceptionFilters
 from rayside.relay.configuration import Desired
+from rayside.relay.stop_points import WITHIN, FunctionBreakpoint, Gather, HitCondition, LineBreakpoint
 from rayside.worker.evaluated.reached import PATIENCE
 
 ALL = [{"names": ["Python Exceptions"]}]

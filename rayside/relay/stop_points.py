@@ -83,7 +83,7 @@ Debuggee = TypeVar("Debuggee", bound=Hashable)
 class Rendezvous(Generic[Debuggee]):
     """Gathers threads of debuggees at one breakpoint: once all have come they stop, and it begins anew.
 
-    Each waits in the breakpoint's condition, for the relay's answer (`ask` in evaluated/reached.py): it
+    Each waits in the breakpoint's condition, for the relay's answer (`ask` in evaluated/telling.py): it
     runs on with the first of an answer, the relay's end, and the end of its own patience.
     """
 
