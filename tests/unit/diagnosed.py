@@ -117,6 +117,14 @@ def only(found: Sequence[Finding]) -> Finding:
     return found[0]
 
 
+def check(found: Finding, told: str) -> None:
+    """Compares a finding with "id | what | why | where | hint": nothing is any text, a hint is part of it."""
+    identity, what, why, where, hint = (*told.split(" | "), "", "", "")[:5]
+    assert (found.id, found.what.removeprefix("job train-1 failed: ")) == (identity, what)
+    assert (why or found.why, where or found.where) == (found.why, found.where)
+    assert hint in found.hint
+
+
 def of_log(log: str, **more: Any) -> Finding:
     """The one finding of a failed job that printed `log`."""
     return only(findings(seen([job()], logs={"train-1": log}, **more)))

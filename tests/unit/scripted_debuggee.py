@@ -229,9 +229,7 @@ class ScriptedRelay(ScriptedDebuggee):
 
     def check(self) -> None:
         assert self.surprises == []
-        assert {
-            thread: [turn.command for turn in left] for thread, left in self.scripts.items() if left
-        } == {}
+        assert {at: [turn.command for turn in left] for at, left in self.scripts.items() if left} == {}
 
     def _play(self, request: Message, command: str, arguments: dict[str, Any]) -> None:
         number = arguments.get("frameId") or arguments.get("variablesReference") or 0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bootstrap.steps import bounded_runtime
-from bootstrap.steps.bounded_runtime import NAMES, bounded, bounding_set, rewrite, value_of
+from bootstrap.steps.bounded_runtime import NAMES, bounded, bounding_set, rewrite
 
 PROCESS: dict[str, Any] = {
     "args": ["sh"],
@@ -52,12 +52,6 @@ def test_other_commands_are_left_alone(tmp_path: Path) -> None:
     rewrite(["--root", str(tmp_path), "delete", "--force", "id"], set())
     rewrite(["state", "id"], set())
     assert file.read_text() == "not even JSON"
-
-
-def test_values_of_options() -> None:
-    assert value_of(["--a", "1", "-b=2"], "--b", "-b") == "2"
-    assert value_of(["--a"], "--a") is None
-    assert value_of([], "--a") is None
 
 
 def test_it_needs_nothing_but_the_standard_library() -> None:

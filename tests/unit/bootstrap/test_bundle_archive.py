@@ -100,9 +100,7 @@ def test_of_a_content_that_was_changed_the_end_is_not_given(file: Path, kept: li
         [entry("x" * 300)],
     ],
 )
-def test_what_does_not_belong_there_is_refused(
-    tmp_path: Path, members: list[Callable[[tarfile.TarFile], None]]
-) -> None:
+def test_other_members_are_refused(tmp_path: Path, members: list[Callable[[tarfile.TarFile], None]]) -> None:
     file = tmp_path / "file"
     with tarfile.open(file, "w", format=tarfile.GNU_FORMAT) as tar:
         for add in [entry(MANIFEST), *members]:

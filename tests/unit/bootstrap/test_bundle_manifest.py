@@ -141,9 +141,8 @@ def test_tools_for_images_find_each_image() -> None:
     assert [layer["size"] for layer in document["layers"]] == [9, 30]
     text = everything(BUNDLE, None)
     assert whole["digest"] == f"sha256:{blob_of(text).digest}"
-    assert [each["digest"] for each in json.loads(text)["manifests"][1:]] == [
-        each["digest"] for each in images
-    ]
+    digests = [each["digest"] for each in images]
+    assert [each["digest"] for each in json.loads(text)["manifests"][1:]] == digests
 
 
 def test_what_is_in_no_image_is_an_artifact_that_has_the_signature() -> None:

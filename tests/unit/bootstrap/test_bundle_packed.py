@@ -88,9 +88,7 @@ def test_what_the_reader_finds_wrong_at_the_end_counts(tmp_path: Path, files: li
         (b"no Zstandard", 10, "can't be unpacked"),
     ],
 )
-def test_a_layer_of_another_size_and_what_is_no_layer_are_refused(
-    content: bytes, size: int, message: str
-) -> None:
+def test_a_layer_of_another_size_or_none_is_refused(content: bytes, size: int, message: str) -> None:
     with pytest.raises(BadBundle, match=message):
         list(unpacked(iter([content]), size))
 

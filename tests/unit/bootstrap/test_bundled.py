@@ -97,9 +97,7 @@ def test_another_file_in_its_place_is_refused(settings: Settings, file: Path, tm
     made(bundled(settings, record, Shell()))
 
 
-def test_a_changed_byte_is_found_before_anything_is_taken_out(
-    settings: Settings, file: Path, tmp_path: Path
-) -> None:
+def test_a_changed_byte_is_found_before_unpacking(settings: Settings, file: Path, tmp_path: Path) -> None:
     source = bundled(settings, tmp_path / RECORD, Shell(), is_for_later=True)
     content = bytearray(file.read_bytes())
     wheel = next(iter(Archive.of(file).members.values()))
@@ -112,9 +110,7 @@ def test_a_changed_byte_is_found_before_anything_is_taken_out(
 
 
 @pytest.mark.parametrize("spoilt", ["cut off", "empty", "zeros", "changed"])
-def test_what_a_mirror_gave_is_fetched_anew_where_it_was_spoilt(
-    file: Path, tmp_path: Path, spoilt: str
-) -> None:
+def test_what_a_mirror_gave_is_fetched_anew_if_spoilt(file: Path, tmp_path: Path, spoilt: str) -> None:
     manifest, content = Bundle.of(file).manifest, file.read_bytes()
     wheel = content.index(b"wheel" + b"\0" * 10)
     changes = {
@@ -145,9 +141,7 @@ def test_one_for_another_machine_is_refused_before_anything_is_taken_out(tmp_pat
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_disk_that_fills_up_is_said_and_leaves_nothing_half(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_none(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = bundled(settings, tmp_path / RECORD, Shell(), is_for_later=True)
     up([step for step in source.steps if step.name == "bundle"], Diary())
 
@@ -183,10 +177,6 @@ def test_a_mirror_may_be_named_for_good(tmp_path: Path) -> None:
     assert chosen(target="local") == ("auto", "local")
     assert chosen(address="http://head:8265") == ("auto", "auto")
     assert chosen(bundle="a bundle") == ("bundle", "kind")
-    with pytest.raises(InvalidSetting, match="which is no registry"):
-        parse({"mirror": "https://registry.test"}, {})
-    with pytest.raises(InvalidSetting, match="source mirror has what the target kind needs"):
-        parse({"source": "mirror", "target": "cluster", "address": "http://head:8265"}, {})
     with pytest.raises(InvalidSetting) as caught:
         bundled(Settings(source="mirror", target="kind"), tmp_path / "none", Shell())
     assert "./invokew up --mirror REGISTRY" in caught.value.hint
@@ -198,17 +188,9 @@ def test_naming_a_bundle_chooses_source_and_target() -> None:
     assert parse({"source": "bundle", "target": "kind"}, {}).target == "kind"
     created = parse({"bundle": "a bundle", "context": "prod", "create": "true"}, {})
     assert (created.source, created.target) == ("bundle", "auto")
-    with pytest.raises(InvalidSetting, match="the target is cluster"):
-        parse({"bundle": "a bundle", "context": "prod"}, {})
-    with pytest.raises(InvalidSetting, match="source is packages"):
-        parse({"bundle": "a bundle", "source": "packages"}, {})
-    with pytest.raises(InvalidSetting, match="the target is local"):
-        parse({"bundle": "a bundle", "target": "local"}, {})
 
 
-def test_a_disk_that_can_not_be_read_is_said(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_disk_is_said(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = bundled(settings, tmp_path / RECORD, Shell(), is_for_later=True)
 
     def broken(*_: object) -> Iterator[bytes]:

@@ -69,10 +69,6 @@ def test_outside_of_one_nothing_changes(outside: None) -> None:
     assert local_target().memory.too_small == ""
 
 
-def test_code_server_is_told_the_host_that_the_browser_asks(inside: None) -> None:
-    assert codespaces.trusted_origins(8443) == ("fuzzy-space-guide-97x-8443.ports.test",)
-
-
 def test_a_codespace_that_is_too_small_is_told_what_to_choose(inside: None) -> None:
     kind = kind_target(Settings(min_memory_gib=1.5, min_disk_gib=2)).memory.too_small
     assert "choose a larger machine type" in kind

@@ -85,9 +85,7 @@ def test_on_a_terminal_finished_work_stays_and_running_work_is_drawn() -> None:
     ],
     ids=["finished", "event", "note"],
 )
-def test_who_says_something_while_the_display_is_drawn_does_not_stand_in_its_way(
-    shows: Callable[[Console], None],
-) -> None:
+def test_who_speaks_while_the_display_is_drawn_does_not_stop_it(shows: Callable[[Console], None]) -> None:
     """Both have a lock, and want the other's: `up` stood still for good."""
     console = Console(out=io.StringIO(), err=Terminal())
     console.started("ray", "Ray")
@@ -182,9 +180,7 @@ def test_a_style_is_drawn_only_where_there_is_colour(monkeypatch: pytest.MonkeyP
     assert out.getvalue() == "here\n"
 
 
-def test_a_programs_colours_show_on_a_terminal_and_its_commands_nowhere(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_programs_colours_show_on_terminals_its_commands_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
     screen, pipe = Terminal(), io.StringIO()

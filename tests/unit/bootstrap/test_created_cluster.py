@@ -101,22 +101,6 @@ def record(identity: Instance) -> None:
 # --- the choice --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"create": True}, "there is no context"),
-        ({"create": True, "context": "prod", "ray_cluster": "theirs"}, "with create one is made"),
-        ({"create": True, "context": "prod", "target": "kind"}, "the target is kind"),
-        ({"image_registry": "https://registry.test"}, "which is no registry"),
-        ({"image_registry": "user@registry.test"}, "which is no registry"),
-        ({"image_registry": "-registry"}, "which is no registry"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidSetting, match=message):
-        parse(given, {})
-
-
 def test_a_context_with_create_is_a_cluster_of_ours_in_its_namespace(prod: Path) -> None:
     target = chosen(prod)
     identity = target.instance
@@ -213,9 +197,7 @@ def way(prod: Path, address: str = ADDRESS, registry: str = "", source: str = "u
     return delivery(chosen, Shell(), origin, Kube(prod, "prod"))
 
 
-def test_every_node_of_a_kind_cluster_of_this_engine_is_loaded(
-    prod: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_node_of_a_kind_cluster_here_is_loaded(prod: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_engine(
         monkeypatch,
         container("other-control-plane", "other", "control-plane", 40999),
@@ -233,9 +215,7 @@ def test_every_node_of_a_kind_cluster_of_this_engine_is_loaded(
     assert way(prod, "https://10.0.0.1:6443").refusal is not None
 
 
-def test_from_a_registry_nodes_pull_what_is_built_here_and_the_rest_from_where_it_is(
-    prod: Path,
-) -> None:
+def test_from_a_registry_nodes_pull_what_is_built_here_and_the_rest_from_where_it_is(prod: Path) -> None:
     built, pulled = way(prod).images, way(prod, registry="r.test:5000/team").images
     assert pulled.ray == f"r.test:5000/team/{built.ray}"
     assert pulled.workspace == f"r.test:5000/team/{built.workspace}"
@@ -304,9 +284,7 @@ def test_later_commands_know_the_mirror_without_the_setting(prod: Path) -> None:
     assert "pull-secret" in {step.name for step in gone.steps() if isinstance(step, Undoable)}
 
 
-def test_nodes_of_this_engine_get_the_images_of_a_bundle_past_it(
-    prod: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nodes_of_this_engine_get_a_bundles_images(prod: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_engine(monkeypatch, container("theirs-control-plane", "theirs", "control-plane", 40123))
     # So they do where the mirror is on this machine, which nodes can't reach.
     recorded(prod.parent / "state" / "rayside", mirror="127.0.0.1:5000")
@@ -357,9 +335,7 @@ def test_a_mirror_has_nothing_for_a_ray_on_this_machine(prod: Path) -> None:
     assert choice.choose(parse({**given, "target": "local"}, {}), Shell()).instance.target == "local"
 
 
-def test_without_a_registry_that_nodes_reach_a_bundle_has_no_way_there(
-    prod: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_registry_a_bundle_has_no_way_there(prod: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_engine(monkeypatch)
     monkeypatch.setattr(docker_engine, "answers", lambda: True)
     # A mirror on this machine's loopback is out of the nodes' reach.

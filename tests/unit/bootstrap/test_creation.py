@@ -223,14 +223,8 @@ def test_of_a_namespace_all_kinds_are_looked_at_and_what_goes_by_itself_is_left_
         for name in ("apps", "theirs.test", "metrics.k8s.io")
     ]
     nodes, bindings = resource("nodes", namespaced=False), resource("bindings", verbs=("create",))
-    core = [
-        nodes,
-        bindings,
-        resource("pods"),
-        resource("pods/log"),
-        resource("events"),
-        resource("serviceaccounts"),
-    ]
+    names = ("pods", "pods/log", "events", "serviceaccounts")
+    core = [nodes, bindings, *(resource(name) for name in names)]
     kube = objects(
         objects={
             "/apis": {"groups": groups},

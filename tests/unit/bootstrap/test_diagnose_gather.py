@@ -16,9 +16,8 @@ from bootstrap.errors import RayDied
 from rayside.errors import NotRunning
 from tests.unit.diagnosed import NODE, job, task
 
-STATUS = {
-    "data": {"clusterStatus": {"loadMetricsReport": {"usageByNode": {"eb348e1b": {"CPU": [1.0, 2.0]}}}}}
-}
+USAGE = {"usageByNode": {"eb348e1b": {"CPU": [1.0, 2.0]}}}
+STATUS = {"data": {"clusterStatus": {"loadMetricsReport": USAGE}}}
 
 
 @dataclass
@@ -94,12 +93,7 @@ def test_all_is_read_and_cleaned() -> None:
     seen = gathered(ray()).evidence
     assert [each.submission_id for each in seen.jobs] == ["train-1", "later"]
     assert [each.name for each in seen.tasks] == ["load"]
-    assert (seen.used, seen.head_log, seen.unread, seen.ray) == (
-        {"eb348e1b": {"CPU": 1.0}},
-        "head",
-        [],
-        None,
-    )
+    assert (seen.used, seen.head_log, seen.unread, seen.ray) == ({"eb348e1b": {"CPU": 1.0}}, "head", [], None)
     assert seen.logs == {"train-1": "output of train-1", "later": "output of later"}
     assert seen.raylet_errors == "no such extra"
 
@@ -219,9 +213,7 @@ def hangs() -> Iterator[threading.Event]:
     released.set()
 
 
-def test_what_does_not_answer_holds_up_nothing(
-    hangs: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_answer_delays_nothing(hangs: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gather, "_PATIENCE", 0.4)
     began = time.monotonic()
     seen = gathered(ray(tables={"actors": lambda: hangs.wait(30)})).evidence

@@ -70,9 +70,7 @@ def shown(
 FAILED = [job("a", code=137), job("b", code=5, job_id="03", start_time=1)]
 
 
-def test_each_finding_is_a_paragraph_and_the_first_ones_hint_is_next(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_finding_is_a_paragraph_one_hint_next(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     text = shown(seen(FAILED, unread=["actors: no answer within 20 s"]), place, monkeypatch, cluster="two")
     assert text == (
         "Job a failed: exit code 137 (SIGKILL: killed, most often because memory ran out)\n"
@@ -95,48 +93,49 @@ def test_the_document_has_the_same(place: Place, monkeypatch: pytest.MonkeyPatch
     assert found["hint"] == "./invokew logs --name two --job b shows all of its output"
 
 
-def test_an_archive_has_neither_rays_token_nor_the_password_nor_secrets_of_this_environment(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MY_SERVICE_TOKEN", "from-my-shell")
-    log = "the-token-of-ray correct-horse from-my-shell"
-    file = place.folder / "d.zip"
-    documents = {"head's log": log}
-    text = shown(seen(FAILED), place, monkeypatch, archive=str(file), documents=documents)
-    assert f"{file} holds what was read; 3 secrets were taken out" in text
-    with zipfile.ZipFile(file) as archive:
-        assert archive.read("logs/head.log").decode() == "<redacted> <redacted> <redacted>"
+HIDES = "<redacted> <redacted>"
 
 
 @pytest.mark.parametrize(
-    ("login", "secret"), [("ada:s3cret%2Fword", "s3cret/word"), ("token-of-it", "token-of-it")]
+    ("settings", "log", "kept", "its_settings"),
+    [
+        ({}, "the-token-of-ray correct-horse from-my-shell", f"{HIDES} <redacted>", ""),
+        (
+            {"package_index": "https://ada:s3cret%2Fword@pypi.test/simple"},
+            *("s3cret/word s3cret%2Fword, says ada", f"{HIDES}, says ada", "<redacted>@pypi.test/simple"),
+        ),
+        (
+            {"package_index": "https://token-of-it@pypi.test/simple"},
+            *("token-of-it token-of-it, says ada", f"{HIDES}, says ada", "<redacted>@pypi.test/simple"),
+        ),
+        (
+            {"package_proxy": "http://eve:s3cret%2Fword@proxy.test:3128"},
+            *("s3cret/word s3cret%2Fword, says eve", f"{HIDES}, says eve", ""),
+        ),
+    ],
+    ids=["token, password and environment", "login of the index", "token of the index", "login of the proxy"],
 )
-def test_an_archive_has_no_login_of_the_package_index(
-    login: str, secret: str, place: Place, monkeypatch: pytest.MonkeyPatch
+def test_an_archive_has_no_secret_that_is_known(
+    settings: dict[str, str],
+    log: str,
+    kept: str,
+    its_settings: str,
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    settings = Settings(package_index=f"https://{login}@pypi.test/simple")
-    file = place.folder / "d.zip"
-    documents = {"head's log": f"{secret} {login.rpartition(':')[2]}, says ada"}
-    shown(seen(FAILED), place, monkeypatch, archive=str(file), documents=documents, settings=settings)
+    monkeypatch.setenv("MY_SERVICE_TOKEN", "from-my-shell")
+    file, given = place.folder / "d.zip", Settings(**settings)  # type: ignore[arg-type]
+    documents = {"head's log": log}
+    text = shown(seen(FAILED), place, monkeypatch, archive=str(file), documents=documents, settings=given)
+    assert f"{file} holds what was read; {3 if not settings else ''}" in text
     with zipfile.ZipFile(file) as archive:
-        assert archive.read("logs/head.log").decode() == "<redacted> <redacted>, says ada"
-        kept = json.loads(archive.read("settings.json"))["package_index"]
-        assert kept.endswith("<redacted>@pypi.test/simple")
+        assert archive.read("logs/head.log").decode() == kept
+        written = archive.read("settings.json").decode()
+    assert its_settings in written
+    assert not [secret for secret in ("s3cret", "token-of-it") if secret in written]
 
 
-def test_an_archive_has_no_login_of_the_package_proxy(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = Settings(package_proxy="http://eve:s3cret%2Fword@proxy.test:3128")
-    file = place.folder / "d.zip"
-    documents = {"head's log": "s3cret/word s3cret%2Fword, says eve"}
-    shown(seen(FAILED), place, monkeypatch, archive=str(file), documents=documents, settings=settings)
-    with zipfile.ZipFile(file) as archive:
-        assert archive.read("logs/head.log").decode() == "<redacted> <redacted>, says eve"
-        assert "s3cret" not in archive.read("settings.json").decode()
-
-
-def test_a_job_that_is_gone_is_told_with_the_newest_and_a_dead_ray_with_why(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_is_gone_is_told_and_a_dead_ray(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(JobNotFound, match="no job 'c', or no longer") as caught:
         shown(seen(FAILED), place, monkeypatch, job="c")
     assert caught.value.hint == "the newest are b, a"
@@ -147,9 +146,8 @@ def test_a_job_that_is_gone_is_told_with_the_newest_and_a_dead_ray_with_why(
 def test_a_pod_that_is_gone_is_an_error(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidArgument, match="--pod needs a Kubernetes cluster"):
         shown(seen(), place, monkeypatch, pod=NAME)
-    place.kubernetes = SimpleNamespace(
-        kube=SimpleNamespace(pods=lambda selector: [{"metadata": {"name": "head-1"}}])
-    )
+    kube = SimpleNamespace(pods=lambda selector: [{"metadata": {"name": "head-1"}}])
+    place.kubernetes = SimpleNamespace(kube=kube)
     with pytest.raises(PodNotFound, match=f"no pod '{NAME}' in the namespace default") as caught:
         shown(seen(), place, monkeypatch, pod=NAME)
     assert caught.value.hint == "there are head-1"

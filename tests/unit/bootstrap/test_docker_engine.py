@@ -8,9 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,51 +19,35 @@ from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.steps.engine import Engine as EngineStep
 from bootstrap.targets import choice
+from tests.http_servers import answering, says
 
 
-class Engine(ThreadingHTTPServer):
+class Engine:
     """Answers as an engine does, unless it is `silent`; `asked` are the paths, without the API's version."""
 
-    daemon_threads = True
+    host = ""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
         self.asked: list[str] = []
-        self.silent = threading.Event()
-        self.ended = threading.Event()
+        self.silent, self.ended = threading.Event(), threading.Event()
 
-    @property
-    def host(self) -> str:
-        return f"tcp://127.0.0.1:{self.server_port}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Engine
-
-    def do_GET(self) -> None:
-        self.server.asked.append("/" + self.path.rpartition("/")[2])
-        if self.server.silent.is_set():
-            self.server.ended.wait(60)
-            return
-        body = b'{"ApiVersion": "1.44", "Architecture": "x86_64"}'
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        pass
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        self.asked.append("/" + request.path.rpartition("/")[2])
+        if self.silent.is_set():
+            self.ended.wait(60)
+        else:
+            body = b'{"ApiVersion": "1.44", "Architecture": "x86_64"}'
+            says(request, 200, body, Content_Type="application/json", Connection="close")
 
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
-    with Engine() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("DOCKER_HOST", server.host)
-        yield server
-        server.ended.set()
-        server.shutdown()
+    played = Engine()
+    with answering(played.answer) as port:
+        played.host = f"tcp://127.0.0.1:{port}"
+        monkeypatch.setenv("DOCKER_HOST", played.host)
+        yield played
+        played.ended.set()
 
 
 def side_by_side(count: int, patience: float = 10) -> list[object]:
@@ -114,18 +97,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def context(home: Path, host: str, name: str = "scout") -> Path:
     """Writes a context as `docker context create` does; returns the folder of its certificates."""
-    folders = [
-        home / ".docker/contexts" / kind / sha256(name.encode()).hexdigest() for kind in ("meta", "tls")
-    ]
+    digest = sha256(name.encode()).hexdigest()
+    folders = [home / ".docker/contexts" / kind / digest for kind in ("meta", "tls")]
     folders[0].mkdir(parents=True)
     endpoints = {"docker": {"Host": host, "SkipTLSVerify": False}}
     (folders[0] / "meta.json").write_text(json.dumps({"Name": name, "Metadata": {}, "Endpoints": endpoints}))
     return folders[1] / "docker"
 
 
-def test_the_engine_is_that_of_dockers_context(
-    engine: Engine, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_engine_is_dockers_contexts(engine: Engine, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context(home, engine.host)
     context(home, "tcp://127.0.0.1:9", "other")
     context(home, f"unix://{home}/docker.sock", "socket")
@@ -148,9 +128,7 @@ def test_the_engine_is_that_of_dockers_context(
 
 
 @pytest.mark.parametrize("kind", ["ssh", "ca", "missing", "broken"])
-def test_a_context_that_only_docker_can_use_is_named_and_never_replaced_by_local(
-    home: Path, kind: str
-) -> None:
+def test_a_context_only_for_docker_is_named_and_never_replaced_by_local(home: Path, kind: str) -> None:
     if kind in ("ssh", "ca"):
         certificates = context(home, "ssh://me@there" if kind == "ssh" else "tcp://127.0.0.1:2376")
         if kind == "ca":
@@ -182,9 +160,7 @@ def test_no_context_is_looked_for_in_the_current_folder(home: Path, monkeypatch:
         docker_engine.is_of_this_machine()
 
 
-def test_a_current_context_that_is_no_name_is_none_and_a_login_is_not_shown(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_context_without_a_name_is_none(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / ".docker" / "config.json").write_text('{"currentContext": ["scout"]}')
     assert docker_engine.named() == ""
     monkeypatch.setenv("DOCKER_HOST", "tcp://me:secret@host:2376")

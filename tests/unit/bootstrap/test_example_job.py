@@ -58,8 +58,6 @@ def test_tasks_of_other_jobs_are_neither_the_examples_nor_waited_for(paused: lis
     assert time.monotonic() - began < LAG / 2
 
 
-def test_a_task_that_was_put_in_the_examples_place_is_said_in_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_task_put_in_the_examples_place_is_said_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(example_job, "LAG", 0.2)
     assert paused_in(Looks([task("changed")])) == "changed"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bootstrap import graph, step
+from bootstrap import graph
 from bootstrap.errors import Drifted, LowDisk, NotReady
 from bootstrap.graph import Timing, critical_path
 from bootstrap.step import Condition, Report, Status, drifted, missing, pending, ready
@@ -261,13 +261,6 @@ def test_check_tells_every_step_and_survives_an_error() -> None:
     assert statuses["b"].detail == "fine"
 
 
-def test_a_status_shows_an_error_only_where_there_is_one() -> None:
-    error = {"id": "low-disk", "message": "full", "hint": "free some"}
-    document = step.failed(LowDisk("full", hint="free some")).document()
-    assert document == {"condition": "missing", "detail": "full", "error": error}
-    assert missing("not made").document() == {"condition": "missing", "detail": "not made"}
-
-
 @dataclass(frozen=True)
 class Bare:
     """A step that only looks: it can't be made, gets no time and is not undone."""
@@ -314,12 +307,6 @@ def test_what_needs_a_step_is_found_along_every_chain() -> None:
     ]
     assert graph.dependants(steps, "root") == {"root", "between", "last"}
     assert graph.dependants(steps, "last") == {"last"}
-
-
-def test_until_reads_again_until_it_is_done_or_out_of_patience() -> None:
-    answers = iter([1, 2, 3])
-    assert step.until(lambda: next(answers), lambda value: value == 3, patience=10) == 3
-    assert step.until(lambda: 1, lambda value: value == 3, patience=0.1) == 1
 
 
 def test_what_is_not_among_the_steps_is_taken_as_given() -> None:

@@ -26,10 +26,7 @@ runpy.run_path("bootstrap/entry.py", run_name="__main__")
 # Of these rooms, and modules, a Ray on this machine needs nothing.
 ELSEWHERE = ("kube", "bundle", "registry", "delivery", "reach", "relay.server", "relay_actor", "client")
 KINDS = (
-    "sources.upstream",
-    "sources.built_here",
-    "steps.kind_cluster",
-    "targets.kind",
+    *("sources.upstream", "sources.built_here", "steps.kind_cluster", "targets.kind"),
     "targets.on_kubernetes",
 )
 

@@ -57,13 +57,6 @@ def test_other_names_are_taken(name: str) -> None:
     assert parse({"name": name}, {}).name == name
 
 
-def test_a_record_gives_the_identity_back(tmp_path: Path) -> None:
-    identity = recorded(tmp_path, "demo", "kind", dashboard_port=9265)
-    assert instance.read(tmp_path / "demo") == identity
-    assert list(instance.all_recorded(tmp_path)) == [identity]
-    assert instance.read(tmp_path / "other") is None
-
-
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"ports": {"dashboard": "x"}}', '{"ports": 1}'])
 def test_a_damaged_record_says_how_to_remove_it_and_down_can(text: str, tmp_path: Path) -> None:
     identity = recorded(tmp_path, "demo")
@@ -90,12 +83,9 @@ def test_rays_own_files_lie_where_their_sockets_have_room(length: int) -> None:
         assert identity.ray_folder != replace(identity, location=Path(f"{identity.location}y")).ray_folder
 
 
-def test_without_a_short_temporary_folder_a_long_state_folder_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(
-        instance, "short_folder", lambda: Path("/var/folders/zz/zyxvpxvq6csfxvn_n0000000000000/T")
-    )
+def test_without_a_short_temporary_folder_a_long_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = Path("/var/folders/zz/zyxvpxvq6csfxvn_n0000000000000/T")
+    monkeypatch.setattr(instance, "short_folder", lambda: long)
     identity = configured(Settings(state_folder=Path("/home/somebody/.local/state/rayside-host")), "local")
     with pytest.raises(InvalidSetting, match="too long for Ray's sockets"):
         _ = identity.ray_folder
@@ -142,14 +132,13 @@ def test_a_cluster_has_one_lock_and_one_mark_which_no_other_has(tmp_path: Path) 
 
 def test_a_port_that_was_named_for_one_thing_is_no_other_things(tmp_path: Path) -> None:
     for name in ("demo", "rayside"):
-        settings = parse(
-            {"state_folder": tmp_path, "name": name, "workspace_port": 25678, "relay_port": 25679}
-        )
+        ports = {"workspace_port": 25678, "relay_port": 25679}
+        settings = parse({"state_folder": tmp_path, "name": name, **ports})
         assert choice.choose(replace(settings, target="local"), Shell()).instance.ports.workspace == 25678
     usual = configured(Settings(), "").ports.relay
     settings = parse({"state_folder": tmp_path, "name": "demo", "workspace_port": usual, "target": "local"})
-    ports = choice.choose(settings, Shell()).instance.ports
-    assert ports.workspace == usual != ports.relay
+    chosen = choice.choose(settings, Shell()).instance.ports
+    assert chosen.workspace == usual != chosen.relay
 
 
 def test_what_is_known_of_a_cluster_goes_after_its_folders_elsewhere(tmp_path: Path) -> None:
@@ -232,14 +221,9 @@ def test_a_target_of_a_later_version_is_said_and_nothing_of_it_is_removed(tmp_pa
     assert list(instance.all_recorded(tmp_path)) == []
 
 
-def test_the_name_of_what_is_not_there_is_said_with_those_that_are(tmp_path: Path) -> None:
-    settings = Settings(state_folder=tmp_path, name="nobody", target="local")
+def test_where_there_is_no_cluster_that_is_said(tmp_path: Path) -> None:
     with pytest.raises(NotRunning, match="no Ray cluster is up"):
-        choice.existing(settings, Shell())
-    recorded(tmp_path, "demo")
-    with pytest.raises(NotRunning, match="there is no cluster nobody") as refused:
-        choice.existing(settings, Shell())
-    assert refused.value.hint == "./invokew up --name nobody makes it; there are demo"
+        choice.existing(Settings(state_folder=tmp_path, name="nobody", target="local"), Shell())
 
 
 def test_the_undo_of_one_leaves_the_others_and_the_last_takes_the_state_folder_along(tmp_path: Path) -> None:
@@ -251,9 +235,7 @@ def test_the_undo_of_one_leaves_the_others_and_the_last_takes_the_state_folder_a
     assert not state.exists()
 
 
-def test_the_record_goes_last_for_what_is_left_of_an_interrupted_removal_is_known_by_it(
-    tmp_path: Path,
-) -> None:
+def test_the_record_goes_last_as_an_interrupted_removal_is_known_by_it(tmp_path: Path) -> None:
     identity = recorded(tmp_path / "state", "demo")
     for number in range(20):
         (identity.location / f"file-{number}").touch()
@@ -320,9 +302,8 @@ def test_up_chooses_target_and_ports_when_no_other_command_changes_the_cluster(t
 
 
 def test_down_looks_for_the_cluster_when_no_other_command_changes_it(tmp_path: Path) -> None:
-    settings = Settings(
-        name="demo", target="local", state_folder=tmp_path / "state", cache_folder=tmp_path / "cache"
-    )
+    state, cache = tmp_path / "state", tmp_path / "cache"
+    settings = Settings(name="demo", target="local", state_folder=state, cache_folder=cache)
 
     def made_by_a_later_version() -> None:
         identity = recorded(settings.state_folder, "demo")

@@ -72,9 +72,7 @@ def test_its_network_has_a_name_that_no_network_of_the_users_has(name: str) -> N
 
 
 @pytest.mark.parametrize("ours", [False, True])
-def test_down_removes_its_network_and_never_the_users_of_the_clusters_name(
-    ours: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_down_removes_its_network_and_never_the_users(ours: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("rayside", "kind-rayside", "kind-rayside-2", "my-kind-rayside", "kind", "bridge")
     networks = [Network(name) for name in names]
     mark = STEP.configuration()["nodes"][0]["extraMounts"][0]
@@ -103,9 +101,8 @@ def test_down_removes_its_network_and_never_the_users_of_the_clusters_name(
     ],
 )
 def test_what_kind_says_becomes_an_error_with_one_action(output: str, error: type[Exception]) -> None:
-    explained = kind_cluster.explained(
-        CommandFailed(f"kind create cluster\nended with exit code 1\n{output}", hint="")
-    )
+    failed = CommandFailed(f"kind create cluster\nended with exit code 1\n{output}", hint="")
+    explained = kind_cluster.explained(failed)
     assert type(explained) is error
     assert explained.hint
 

@@ -121,18 +121,15 @@ def test_the_runtime_env_of_the_file_is_kept_under_that_of_the_command_line(code
     shell = Recording()
     inside = "env_vars: {KEY: hunter2}\npip: [a]\nworking_dir: /elsewhere\npy_modules: [/other]\n"
     (code / "env.yaml").write_text("pip: [b]")
-    job = jobs.prepare(
-        working_dir=str(code), py_modules=[], entrypoint="python train.py", runtime_env=code / "env.yaml"
-    )
+    given: Any = {"working_dir": str(code), "py_modules": [], "runtime_env": code / "env.yaml"}
+    job = jobs.prepare(entrypoint="python train.py", **given)
     submit(shell, scripted({JOB: None}), job, rayjob(runtimeEnvYAML=inside))
     assert json.loads(shell.files["--runtime-env"]) == {"env_vars": {"KEY": "hunter2"}, "pip": ["b"]}
     assert "hunter2" not in " ".join(shell.args)
     assert "--runtime-env-json" not in shell.args
 
 
-def test_the_environment_has_the_token_as_a_file_and_rays_programs_first(
-    code: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_its_environment_has_the_tokens_file_and_path(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "http://elsewhere")
     monkeypatch.setenv("RAY_AUTH_TOKEN", "another")
     monkeypatch.setenv("NO_PROXY", "example.org")
@@ -334,9 +331,7 @@ RuntimeError: Request failed with status code 500: no such package.
 Error: Error occurred with Ray job submit: exit status 1"""
 
 
-def test_what_ray_refuses_is_told_in_its_words_and_leaves_no_rayjob_nor_does_an_interruption(
-    code: Path,
-) -> None:
+def test_what_ray_refuses_is_told_in_its_words_and_leaves_no_rayjob(code: Path) -> None:
     kube = appearing()
     with pytest.raises(SubmissionFailed, match=r"was not submitted: RuntimeError: .*no such package"):
         submit(Recording(CommandFailed(RAYS_WORDS, hint="")), kube, submission(code))

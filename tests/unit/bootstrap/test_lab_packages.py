@@ -83,9 +83,7 @@ def test_pods_get_what_is_for_linux(tmp_path: Path, installer: Pip) -> None:
     assert list(installer.asked[0][2:]) == pip.for_linux("3.10.19")
 
 
-def test_importing_the_package_makes_its_modules_importable(
-    tmp_path: Path, installer: Pip, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_its_modules_are_importable(tmp_path: Path, installer: Pip, monkeypatch: pytest.MonkeyPatch) -> None:
     package = lab_packages.profilers(cluster(tmp_path), quiet)
     assert package.name == "profilers"
     monkeypatch.setattr(sys, "path", [*sys.path, str(package.parent)])

@@ -124,9 +124,7 @@ def test_a_need_that_is_lacking_comes_with_what_brings_it(monkeypatch: pytest.Mo
     assert lacking(["mypy"]) == {}
 
 
-def test_a_lab_that_cant_be_done_here_says_what_brings_all_that_it_needs(
-    lesson: Lesson, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lab_that_cant_be_done_says_what_it_needs(lesson: Lesson, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(lesson), "needs", ("gdb", "mypy"))
     for name in ("gdb", "mypy"):
         monkeypatch.setitem(NEEDS, name, Need(lambda: False, f"bring {name}"))
@@ -212,9 +210,7 @@ def test_a_record_that_somebody_wrote_is_no_more_than_a_lab_can_have(copy: Copy,
         ),
     ],
 )
-def test_a_record_says_how_often_the_check_has_failed_and_a_damaged_one_says_nothing(
-    copy: Copy, text: str, expected: Progress
-) -> None:
+def test_a_record_says_how_often_it_failed_unless_damaged(copy: Copy, text: str, expected: Progress) -> None:
     copy.note(Progress(1, passed=True))
     assert copy.progress() == Progress(1, passed=True)
     (copy.folder / ".lab.json").write_text(text)

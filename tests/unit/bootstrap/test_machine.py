@@ -71,9 +71,7 @@ def room(setting: str, present: Callable[[], bool], folder: Path) -> list[Step]:
     ]
 
 
-def test_a_machine_too_small_names_the_very_setting_that_asks_for_more(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_machine_too_small_names_the_setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(machine_checks, "port_holder", lambda port: Holder(None, "another user's program"))
     memory, ports, disk = room("kind_min_memory_gib", lambda: False, tmp_path)
     with pytest.raises(LowMemory, match="100000 GiB is needed") as refused:
@@ -85,9 +83,7 @@ def test_a_machine_too_small_names_the_very_setting_that_asks_for_more(
         ports.check()
 
 
-def test_a_cluster_that_is_up_has_its_memory_and_ports_and_disk(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_cluster_that_is_up_has_what_it_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(machine_checks, "port_holder", lambda port: pytest.fail("nobody is to be asked"))
     for step in room("min_memory_gib", lambda: True, tmp_path):
         assert step.check().detail.endswith("in use by the cluster")

@@ -144,9 +144,8 @@ def test_no_image_is_pulled_from_a_registry_beyond_the_node(container: Any, name
 
 def test_rays_usage_report_is_off_in_a_cluster_that_a_rayjob_makes_unless_it_says_otherwise() -> None:
     def container(*variables: dict[str, str]) -> dict[str, Any]:
-        return {
-            "template": {"spec": {"containers": [{"name": "ray", "env": list(variables)}, {"name": "x"}]}}
-        }
+        containers = [{"name": "ray", "env": list(variables)}, {"name": "x"}]
+        return {"template": {"spec": {"containers": containers}}}
 
     theirs, other = {"name": "RAY_USAGE_STATS_ENABLED", "value": "1"}, {"name": "A", "value": "b"}
     own = {"headGroupSpec": container(other), "workerGroupSpecs": [container(), container(theirs)]}

@@ -106,9 +106,7 @@ def test_the_packages_are_those_for_that_machine(tmp_path: Path) -> None:
         ("linux/arm64", "a bundle", None, "a bundle is for one already"),
         ("linux/amd64,linux/arm64", None, "values", "--helm-values goes with one platform"),
         (
-            "linux/amd64,linux/m68k",
-            None,
-            None,
+            *("linux/amd64,linux/m68k", None, None),
             "'linux/m68k', and a bundle is for linux/amd64 or linux/arm64",
         ),
         ("linux/amd64,linux/amd64", None, None, "names linux/amd64 twice"),

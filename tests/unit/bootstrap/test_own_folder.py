@@ -92,9 +92,7 @@ def test_a_folder_of_somebody_else_is_refused_there_and_on_the_way(folder: Path,
         require_own(link / "state")
 
 
-def test_a_way_that_a_group_may_change_is_refused_unless_the_group_is_the_users_own(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_way_that_a_group_may_change_is_ones_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.parent.chmod(0o770)
     gid = folder.parent.stat().st_gid
     user = pwd.struct_passwd(("me", "", os.getuid(), gid, "", "/", ""))
@@ -114,9 +112,7 @@ def test_a_way_that_a_group_may_change_is_refused_unless_the_group_is_the_users_
                 require_own(folder)
 
 
-def test_links_on_the_way_are_followed_and_what_they_lead_through_is_looked_at(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_links_on_the_way_are_followed_and_their_way_is_looked_at(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("hop")
     (tmp_path / "hop").symlink_to(folder.parent)
     way = tmp_path / "link" / "state"

@@ -30,7 +30,7 @@ PROXY = "http://eve:pr0xy%2Fword@proxy.test:3128"
 SECRET = f"{CORE}/namespaces/team/secrets/rayside-packages"
 NAMESPACE = f"{CORE}/namespaces/team"
 CLUSTERS = f"{RAY}/namespaces/team/rayclusters"
-CLUSTER = f"{CLUSTERS}/rayside"
+CLUSTER, VOLUME = f"{CLUSTERS}/rayside", "rayside-packages"
 
 
 def step(kube: Objects, index: str = INDEX, trusted: str = "", **more: Any) -> PackageIndex:
@@ -106,18 +106,14 @@ LOOPBACK = "each pod's own loopback address"
         ("package_proxy", ["http://eve:s3cret@proxy.test"], "package_proxy is not a single value"),
     ],
 )
-def test_what_no_pod_could_use_is_refused_without_showing_a_login(
-    setting: str, address: Any, told: str
-) -> None:
+def test_what_no_pod_could_use_is_refused_without_a_login(setting: str, address: Any, told: str) -> None:
     with pytest.raises(InvalidSetting, match=told) as refused:
         parse({setting: address}, {})
     assert "s3cret" not in f"{refused.value.message} {refused.value.hint}"
 
 
 @pytest.mark.parametrize(("setting", "address"), [("package_index", INDEX), ("package_proxy", PROXY)])
-def test_other_programs_and_jobs_are_not_told_of_it(
-    setting: str, address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_else_is_told_of_it(setting: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert as_environment(Settings(**{setting: address})) == {}  # type: ignore[arg-type]
     monkeypatch.setenv(f"INVOKE_RAYSIDE_{setting.upper()}", address)
     head: Any = SimpleNamespace(programs=Path("/bin"), asks_for_token=False)
@@ -142,9 +138,7 @@ def test_the_mirrors_authority_serves_the_index_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "not a certificate", "key", "der", "other kind", "too much"])
-def test_a_file_without_certificates_is_refused_before_anything_is_made(
-    content: str | None, tmp_path: Path
-) -> None:
+def test_a_file_without_certificates_is_refused_at_once(content: str | None, tmp_path: Path) -> None:
     file = tmp_path / "authority.pem"
     if content is not None:
         certificate, key = self_signed("pypi.test", tmp_path)
@@ -182,9 +176,8 @@ def test_pip_and_uv_get_the_index_and_the_public_authorities_besides_the_company
     assert files["authorities.pem"].endswith(own)
     assert files["authorities.pem"].count("BEGIN CERTIFICATE") > 100
     assert step(api()).files.keys() == {"pip.conf", "uv.toml"}
-    assert (
-        step(api(), index="", trusted=own).files["pip.conf"] == f"[global]\ncert = {FOLDER}/authorities.pem\n"
-    )
+    alone = step(api(), index="", trusted=own).files["pip.conf"]
+    assert alone == f"[global]\ncert = {FOLDER}/authorities.pem\n"
     assert step(api(), index="").files == {}
 
 
@@ -259,9 +252,8 @@ def test_each_container_that_installs_packages_reads_the_secret_and_no_manifest_
     index: str, proxy: str, with_authority: bool, tmp_path: Path
 ) -> None:
     authority = str(self_signed("pypi.test", tmp_path)[0]) if with_authority else ""
-    document = manifest(
-        Settings(target="kind", package_index=index, package_proxy=proxy, package_index_ca=authority)
-    )
+    given = {"package_index": index, "package_proxy": proxy, "package_index_ca": authority}
+    document = manifest(Settings(target="kind", **given))  # type: ignore[arg-type]
     folders = {FOLDER} if index or proxy or authority else set()
     folders |= {"/etc/xdg/uv"} if index or proxy else set()
     variables = {"PIP_CONFIG_FILE": f"{FOLDER}/pip.conf"} if folders else {}
@@ -271,12 +263,9 @@ def test_each_container_that_installs_packages_reads_the_secret_and_no_manifest_
         assert secrets == ([{"secretName": "rayside-packages", "defaultMode": 0o440}] if folders else [])
         for container in pod["containers"]:
             expected = container["name"] != "relay"
-            mounts = [
-                each for each in container.get("volumeMounts", []) if each["name"] == "rayside-packages"
-            ]
-            assert {each["mountPath"] for each in mounts if each["readOnly"]} == (
-                folders if expected else set()
-            )
+            mounts = [each for each in container.get("volumeMounts", []) if each["name"] == VOLUME]
+            paths = {each["mountPath"] for each in mounts if each["readOnly"]}
+            assert paths == (folders if expected else set())
             told = {each["name"]: each.get("value") for each in container.get("env", [])}
             names = {"PIP_CONFIG_FILE", "SSL_CERT_FILE"} & told.keys()
             assert {name: told[name] for name in names} == (variables if expected else {})
@@ -384,9 +373,7 @@ def test_a_setting_that_comes_or_goes_is_drift_and_another_value_is_none() -> No
         (("", "", "set"), ("", "", "")),
     ],
 )
-def test_pods_that_are_there_lose_nothing_by_an_up_that_refuses(
-    was: tuple[str, str, str], now: tuple[str, str, str]
-) -> None:
+def test_pods_lose_nothing_by_a_refused_up(was: tuple[str, str, str], now: tuple[str, str, str]) -> None:
     kube = api()
     made = {key: value for key, value in zip(SETTINGS, was, strict=True) if value}
     cluster = {"kind": "RayCluster", "metadata": {"annotations": {"rayside.dev/spec": json.dumps(made)}}}

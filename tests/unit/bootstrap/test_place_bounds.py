@@ -41,25 +41,20 @@ def reaches(address: str, port: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("address", "port"),
+    ("address", "port", "is_public"),
     [
-        ("169.254.169.254", 80),
-        ("fd00:ec2::254", 80),
-        # Azure's, which gives what a node is set up with.
-        ("168.63.129.16", 80),
-        ("168.63.129.16", 32526),
-        ("100.100.100.200", 80),
+        ("169.254.169.254", 80, False),
+        ("fd00:ec2::254", 80, False),
+        # Azure's, which gives what a node is set up with, and has its DNS at the same address.
+        *(("168.63.129.16", port, port == 53) for port in (80, 32526, 53)),
+        ("100.100.100.200", 80, False),
+        *(("168.63.129.17", 443, True), ("2001:db8::1", 443, True)),
     ],
 )
-def test_no_place_reaches_what_a_cloud_tells_its_nodes(address: str, port: int) -> None:
-    assert not reaches(address, port)
-
-
-def test_a_place_reaches_public_addresses_and_names() -> None:
-    assert reaches("168.63.129.17", 443)
-    assert reaches("2001:db8::1", 443)
-    # Azure's DNS is at the address of what else it tells its nodes.
-    assert reaches("168.63.129.16", 53)
+def test_a_place_reaches_public_addresses_and_names_and_nothing_that_a_cloud_tells_its_nodes(
+    address: str, port: int, is_public: bool
+) -> None:
+    assert reaches(address, port) is is_public
 
 
 def test_what_is_said_is_what_the_policy_asks_for() -> None:

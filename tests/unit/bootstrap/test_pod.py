@@ -53,9 +53,7 @@ def test_it_is_not_removed_from_inside(settings: Settings) -> None:
     assert "where it was made" in refused.value.hint
 
 
-def test_its_programs_are_those_that_the_image_has(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_its_programs_are_those_of_the_image(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAYSIDE_PROGRAMS", "/opt/ray/bin")
     monkeypatch.setenv("RAY_CLUSTER_NAME", "theirs")
     target = choice.existing(settings, Shell())
@@ -77,9 +75,7 @@ def test_nobody_chooses_it() -> None:
 
 
 @pytest.mark.parametrize("asked", [{"name": "two"}, {"target": "local"}, {"name": "two", "target": "kind"}])
-def test_a_workspace_makes_no_other_cluster_and_says_where_one_is_made(
-    settings: Settings, asked: dict[str, Any]
-) -> None:
+def test_a_workspace_says_where_another_cluster_is_made(settings: Settings, asked: dict[str, Any]) -> None:
     with pytest.raises(OtherTarget) as refused:
         choice.choose(replace(settings, **asked), Shell())
     assert "this workspace is in the pod of a cluster" in refused.value.message

@@ -45,9 +45,7 @@ def test_a_good_file_is_taken_as_it_is(tmp_path: Path) -> None:
         ("\xff", "is not text"),
     ],
 )
-def test_a_file_that_is_no_yaml_is_refused_with_its_place(
-    tmp_path: Path, text: str, message_part: str
-) -> None:
+def test_a_file_that_is_no_yaml_is_refused_by_place(tmp_path: Path, text: str, message_part: str) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(text, encoding="latin-1")
     with pytest.raises(InvalidYaml, match=message_part):
@@ -93,9 +91,7 @@ def test_of_several_objects_the_rayjob_is_taken(tmp_path: Path) -> None:
         (rayjob(clusterSelector=None, rayClusterSpec="big"), "not a mapping"),
     ],
 )
-def test_what_is_no_rayjob_of_ours_is_refused(
-    tmp_path: Path, changed: dict[str, Any], message_part: str
-) -> None:
+def test_what_is_no_rayjob_is_refused(tmp_path: Path, changed: dict[str, Any], message_part: str) -> None:
     with pytest.raises(NotARayJob, match=message_part):
         load(tmp_path, {**rayjob(), **changed})
 
@@ -163,9 +159,7 @@ def test_fields_without_a_value_count_as_absent(tmp_path: Path) -> None:
         ({**rayjob(), "metadata": {"name": "mine", "labels": ["a"]}}, r"metadata\.labels .* not a mapping"),
     ],
 )
-def test_a_field_of_another_type_is_refused_by_its_name(
-    tmp_path: Path, job: dict[str, Any], message_part: str
-) -> None:
+def test_a_field_of_another_type_is_refused(tmp_path: Path, job: dict[str, Any], message_part: str) -> None:
     with pytest.raises(NotARayJob, match=message_part):
         load(tmp_path, job)
 

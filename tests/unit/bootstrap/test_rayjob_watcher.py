@@ -27,6 +27,7 @@ def after_twenty_seconds(watching: Watcher) -> RaysideError | None:
 
 OPERATORS = "/apis/apps/v1/deployments?app.kubernetes.io/name in (kuberay,kuberay-operator)"
 OPERATORS_SPEC = {"template": {"spec": {"containers": [{"image": "operator:v1.6.2"}]}}}
+SUSPENDED = "RayJob mine is suspended;"
 OPERATORS_PODS = "app.kubernetes.io/component=kuberay-operator"
 PODS = f"{NAMESPACE}/pods?ray.io/cluster=mine-x"
 CLUSTER = "/apis/ray.io/v1/namespaces/default/rayclusters/mine-x"
@@ -139,9 +140,8 @@ def test_a_suspended_rayjob_waits_for_its_queue() -> None:
     for now in (100, 200, 10_000):
         assert watching.look(now) is None
     assert watching.suspended
-    assert reports == [
-        "RayJob mine is suspended; it waits in the queue user-queue until its spec has suspend: false"
-    ]
+    (report,) = reports
+    assert report == f"{SUSPENDED} it waits in the queue user-queue until its spec has suspend: false"
     # Once admitted it has as long as any other; KubeRay may not have noticed yet.
     watching.kube.script[JOB] = existing_rayjob(jobDeploymentStatus="Suspended")  # type: ignore[attr-defined]
     assert watching.look(10_019) is None
@@ -155,9 +155,8 @@ def test_a_suspended_rayjob_without_a_queue_says_so() -> None:
     del job["metadata"]["labels"]
     watching, reports = waits(job)
     watching.look(100)
-    assert reports == [
-        "RayJob mine is suspended; it names no queue, and waits until its spec has suspend: false"
-    ]
+    (report,) = reports
+    assert report == f"{SUSPENDED} it names no queue, and waits until its spec has suspend: false"
 
 
 @pytest.mark.parametrize("job", [queued, existing_rayjob])

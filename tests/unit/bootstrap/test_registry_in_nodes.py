@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from bootstrap.given_settings import parse as parse_settings
 from bootstrap.registry.address import parse
 from bootstrap.settings import Settings
 from bootstrap.step import Step
@@ -46,9 +45,7 @@ def test_nodes_are_told_of_a_registry_that_they_can_reach(tmp_path: Path) -> Non
     ]
 
 
-def test_nodes_ask_a_companys_registry_for_images_of_a_public_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nodes_ask_a_companys_registry_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority, _ = self_signed("registry.test", tmp_path)
     monkeypatch.setenv("DOCKER_CONFIG", str(logged_in(HOST, tmp_path / "docker")))
 
@@ -76,12 +73,3 @@ def test_nodes_ask_a_companys_registry_for_images_of_a_public_one(
     assert told(login_in_pods=False)["docker.io"] == anonymous
     with pytest.raises(InvalidSetting, match="nodes can't reach this machine's loopback"):
         _ = kind_target(Settings(target="kind", registry_mirrors="docker.io=localhost:5000")).registries
-
-
-@pytest.mark.parametrize(
-    "named",
-    ["docker.io", "docker.io=", "https://docker.io=r.test", "docker.io/library=r.test", "a=b.test,a=c.test"],
-)
-def test_what_names_no_registry_and_its_mirror_is_refused(named: str) -> None:
-    with pytest.raises(InvalidSetting, match="names no registry and its mirror"):
-        parse_settings({"registry_mirrors": named}, {})

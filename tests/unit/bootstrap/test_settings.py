@@ -4,6 +4,7 @@ import os
 import pwd
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ def test_unset_keys_keep_their_defaults() -> None:
     assert parse(unset, {}) == Settings()
 
 
+NO_DASHBOARDS = ("head:8265", "ray://head:10001", "http://me:secret@head:8265", "http://head/x", "http://a b")
 # A machine listens on all addresses at 0.0.0.0, and nobody's link leads there.
 NO_ADDRESSES = ("", "localhost", "room.test", "192.0.2.300", "0.0.0.0", "::", "224.0.0.1", "192.0.2.10:8445")
 
@@ -77,6 +79,58 @@ def test_a_value_that_cannot_be_is_refused_by_name(key: str, value: object) -> N
         parse({key: value}, {})
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        # A cluster that others made: its address, or the way to it.
+        *(({"address": address}, "no address of a dashboard") for address in NO_DASHBOARDS),
+        *(
+            ({"ssh": host}, "no host for ssh")
+            for host in ("-oProxyCommand=id", "head; id", "$(id)", "a" * 256, "head:22", "ssh://-F/x")
+        ),
+        ({"ssh": "head", "address": "http://127.0.0.1:99999"}, "no address of a dashboard"),
+        ({"ssh": "head", "context": "prod"}, "two ways"),
+        ({"context": "prod", "ray_cluster": "No Name"}, "can't be a name in Kubernetes"),
+        ({"ssh": "head", "target": "kind"}, "ssh is for the target cluster"),
+        ({"ssh": "head", "address": "http://other:8265"}, "what the head itself reaches"),
+        (
+            {"address": "http://head:8265", "target": "local"},
+            "for the target cluster, and the target is local",
+        ),
+        # One that is made in a Kubernetes of others, or a workspace there.
+        ({"create": True}, "there is no context"),
+        ({"create": True, "context": "prod", "ray_cluster": "theirs"}, "with create one is made"),
+        ({"create": True, "context": "prod", "target": "kind"}, "the target is kind"),
+        *(
+            ({"image_registry": registry}, "which is no registry")
+            for registry in ("https://registry.test", "user@registry.test", "-registry")
+        ),
+        ({"workspace_pod": True}, "there is no context"),
+        ({"workspace_pod": True, "ssh": "host"}, "there is no context"),
+        ({"workspace_pod": True, "context": "prod", "create": True}, "beside its head"),
+        # A bundle, or a mirror.
+        ({"bundle": "a bundle", "context": "prod"}, "the target is cluster"),
+        ({"bundle": "a bundle", "source": "packages"}, "source is packages"),
+        ({"bundle": "a bundle", "target": "local"}, "the target is local"),
+        ({"mirror": "https://registry.test"}, "which is no registry"),
+        *(
+            ({"registry_mirrors": named}, "names no registry and its mirror")
+            for named in (
+                *("docker.io", "docker.io=", "https://docker.io=r.test", "docker.io/library=r.test"),
+                "a=b.test,a=c.test",
+            )
+        ),
+        (
+            {"source": "mirror", "target": "cluster", "address": "http://h:1"},
+            "has what the target kind needs",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidSetting, match=message):
+        parse(given, {})
+
+
 @pytest.mark.parametrize("host", ["workshop.example.com", "workshop", "xn--bcher-kva.example", "3.a1"])
 def test_a_host_of_a_workshop_may_have_a_class_and_a_certificate(host: str) -> None:
     more = {"workshop_ingress_class": "nginx.example", "workshop_tls_secret": "our-tls"}
@@ -114,9 +168,7 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_clusters_files_lie_below_the_home_folder_where_no_other_user_can_make_them(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clusters_files_lie_below_ones_home_folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.node", lambda: "a/b")
     name = "rayside-a-b" if sys.platform == "linux" else "rayside"
     assert Settings().state_folder == home / ".local" / "state" / name
@@ -135,9 +187,8 @@ def test_a_home_folder_of_somebody_else_is_not_used_as_under_a_sudo_that_keeps_i
         os.chown(home, 12345, 12345)
     else:
         monkeypatch.setenv("HOME", "/")
-    monkeypatch.setattr(
-        pwd, "getpwuid", lambda uid: pwd.struct_passwd(("me", "", uid, 0, "", str(own_home), ""))
-    )
+    user = pwd.struct_passwd(("me", "", os.getuid(), 0, "", str(own_home), ""))
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: user)
     assert Settings().state_folder.parent == own_home / ".local" / "state"
     own_home.rmdir()
     assert Settings().state_folder == Path(f"/tmp/rayside-{os.getuid()}")

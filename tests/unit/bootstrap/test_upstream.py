@@ -62,9 +62,7 @@ def program(name: str, **machine: str) -> Program:
         (f"{SUM[:40]}  kind-linux-amd64\n", None),
     ],
 )
-def test_a_checksum_is_found_in_every_form_of_checksum_file_that_names_it(
-    text: str, found: str | None
-) -> None:
+def test_a_checksum_is_found_in_every_form_of_checksum_file(text: str, found: str | None) -> None:
     assert download.checksum(text, "kind-linux-amd64") == found
 
 
@@ -97,15 +95,6 @@ def test_a_link_is_not_a_program(tmp_path: Path) -> None:
 # --- what is asked for -------------------------------------------------------------------
 
 
-def test_it_is_a_source() -> None:
-    public = source()
-    assert {step.name for step in public.steps} == {
-        *("extensions", "kind", "kubectl", "kubectl-ray", "oras", "go", "kuberay-manifests", "door"),
-        *("ray-image", "workspace-image", "operator-image", "node-image"),
-    }
-    assert public.resolve("kuberay").path.parts[-1] == "default"
-
-
 def test_for_another_machine_the_registry_is_asked_which_image_of_an_index_it_is() -> None:
     other = replace(releases(), images="arm64")
     of_other = upstream(other, without_asking(other.settings), Shell())
@@ -128,9 +117,7 @@ def test_for_another_machine_the_registry_is_asked_which_image_of_an_index_it_is
 )
 @pytest.mark.parametrize("system", ["linux", "darwin"])
 @pytest.mark.parametrize("architecture", ["amd64", "arm64"])
-def test_programs_are_those_of_the_machine(
-    name: str, url: str, checksum: str, system: str, architecture: str
-) -> None:
+def test_programs_fit_the_machine(name: str, url: str, checksum: str, system: str, architecture: str) -> None:
     step = program(name, system=system, architecture=architecture)
     address = url.format(system, architecture)
     assert step.released.url == address
@@ -175,9 +162,7 @@ def test_the_ray_image_for_arm_has_a_tag_of_its_own() -> None:
         ("kindest/node@sha256:" + SUM, "kindest/node@sha256:" + SUM, ""),
     ],
 )
-def test_a_setting_may_name_a_mirror_with_the_same_digest_or_a_tag_or_a_digest(
-    setting: str, reference: str, record: str
-) -> None:
+def test_a_setting_may_name_a_mirror_a_tag_or_a_digest(setting: str, reference: str, record: str) -> None:
     assert source(node_image=setting).resolve("node").reference == reference
     assert releases(node_image=setting).node.record == record
 
@@ -232,9 +217,7 @@ def test_a_name_is_what_stands_before_tag_and_digest() -> None:
 # --- what a refusal means ----------------------------------------------------------------
 
 LOGIN = "docker login mirror.test"
-NODE = PulledImage(
-    "node-image", "node", "mirror.test/kindest/node:v1", "node_image", Digests(Path("/nowhere"))
-)
+NODE = PulledImage("node-image", "node", "mirror.test/kindest/node:v1", "node_image", Digests(Path("/x")))
 
 
 @pytest.mark.parametrize(

@@ -78,9 +78,7 @@ def test_every_input_changes_the_tag(context: Path, tmp_path: Path) -> None:
     another(extra={"lock.txt": tmp_path / "lock"})
 
 
-def test_where_and_when_it_was_checked_out_does_not(
-    context: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neither_place_nor_time_does(context: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = build(context).reference
     (context / "files" / "start").chmod(0o600)
     (context / "files" / "start").touch()
@@ -127,9 +125,7 @@ def test_the_context_has_the_files_alike_and_the_machine_s_certificates(
         }
 
 
-def test_certificates_are_those_that_the_environment_names_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_certificates_are_those_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("one", "two"):
         (tmp_path / name).write_text(name)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "one"))

@@ -66,12 +66,8 @@ def test_what_is_no_number_of_seconds_names_the_option_and_what_to_do(value: str
 
 
 def test_seconds_may_have_a_fraction_and_zero_is_one_of_them_where_it_may_be() -> None:
-    assert [seconds("--timeout", value, hint="") for value in ("0", "0.5", 60, "inf")] == [
-        0,
-        0.5,
-        60,
-        math.inf,
-    ]
+    taken = {value: seconds("--timeout", value, hint="") for value in ("0", "0.5", 60, "inf")}
+    assert taken == {"0": 0, "0.5": 0.5, 60: 60, "inf": math.inf}
     with pytest.raises(InvalidArgument):
         seconds("--timeout", "0", hint="", may_be_zero=False)
 
@@ -181,9 +177,7 @@ def test_ctrl_c_before_the_submission_says_to_run_the_command_again(
     assert document == {"error": error}
 
 
-def test_ctrl_c_just_ends_logs_that_are_followed(
-    dashboard: ScriptedDashboard, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ctrl_c_ends_followed_logs(dashboard: ScriptedDashboard, capsys: pytest.CaptureFixture[str]) -> None:
     dashboard.submitted.append("mine")
     assert exit_code(tasks.logs, follow=True) == 130
     assert capsys.readouterr() == ("up\n", "")
@@ -229,9 +223,7 @@ def silent_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("silent_engine")
-def test_status_keeps_the_id_and_hint_of_an_error_and_shows_people_each_hint_once(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_status_keeps_an_errors_id_and_shows_each_hint_once(capsys: pytest.CaptureFixture[str]) -> None:
     tasks.status(Context(), json=True)
     engine, _ = json.loads(capsys.readouterr().out)["steps"]
     assert engine == {
@@ -302,9 +294,7 @@ def test_a_name_that_no_cluster_has_is_said(
     assert (tmp_path / "demo" / "instance.json").exists()
 
 
-def test_a_wrong_folder_of_extensions_is_in_the_way_of_no_verb_that_needs_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_extension_folder_stops_no_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "nowhere"
     settings = {
         **{"target": "local", "vsix_folder": str(folder)},
@@ -349,9 +339,7 @@ def test_what_is_advised_is_for_the_cluster_that_the_option_names_or_else_the_se
     assert capsys.readouterr().err.endswith(f"\n hint: end something, then ./invokew up{options}\n")
 
 
-def test_every_verb_that_takes_the_name_of_a_cluster_is_advised_with_it(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_every_verb_that_takes_a_name_is_advised_with_it(capsys: pytest.CaptureFixture[str]) -> None:
     verbs = {context.name for context in tasks.namespace.to_contexts() if "--name" in context.flags}
     for verb in verbs - {"bench"}:
         Console(cluster="demo").result(f"./invokew {verb} is next")

@@ -72,21 +72,15 @@ def test_a_teacher_names_the_address(address: str) -> None:
     "address",
     [
         *(
-            "github.com/team/rayside",
-            "git@github.com:team/rayside",
-            "/home/ada/rayside",
+            *("github.com/team/rayside", "git@github.com:team/rayside", "/home/ada/rayside"),
             "https://github.com",
         ),
         *(
-            "https://ada:secret@github.com/a",
-            "https://github.com/a;id",
-            "https://github.com/$(id)",
+            *("https://ada:secret@github.com/a", "https://github.com/a;id", "https://github.com/$(id)"),
             "-https://a/b",
         ),
         *(
-            "https://github.com/a b",
-            "https://github.com/a\n",
-            "https://github.com/a\nid",
+            *("https://github.com/a b", "https://github.com/a\n", "https://github.com/a\nid"),
             "https://github.com/`id`",
         ),
         *("https://github.com/a|id", "https://github.com/a&&id", "https://git.example/" + "a/" * 200),
@@ -100,9 +94,7 @@ def test_an_address_that_could_not_be_pasted_is_refused_and_not_shown(address: s
     assert not is_clone(address)
 
 
-def test_it_is_the_setting_or_the_origin_of_this_clone_and_of_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_the_setting_or_this_clones_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def home(folder: Path, setting: str = "") -> str:
         monkeypatch.setattr(event, "ROOT", folder)
         return Workshop(cast(OnKubernetes, None), Settings(workshop_home=setting), Shell()).home

@@ -9,12 +9,11 @@ import os
 import subprocess
 import sys
 import tarfile
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -31,6 +30,7 @@ from bootstrap.workshop import ending, inside
 from bootstrap.workshop.inside import Packed, packed
 from rayside.console import Console
 from rayside.errors import ClusterUnreachable, InvalidArgument, NotRunning
+from tests.http_servers import answering, says
 from tests.unit.scripted_objects import Objects, objects
 
 LARGEST = 256 * 1024
@@ -87,12 +87,7 @@ def test_all_labs_or_one_are_made_anew(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "prints",
     [
-        "",
-        "no JSON",
-        "[]",
-        "3",
-        '{"labs": 3}',
-        '{"labs": [3]}',
+        *("", "no JSON", "[]", "3", '{"labs": 3}', '{"labs": [3]}'),
         pytest.param("[" * 100_000, id="deep"),
         pytest.param("1" * (LARGEST + 2000), id="long"),
     ],
@@ -129,16 +124,13 @@ def test_what_is_said_there_is_one_line_and_bounded(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("verb", ["reset", "forget", "collect", "push", "until"])
-def test_a_right_that_is_lacking_is_named_to_who_asks_one_place_or_all(
-    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lacking_right_is_named(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pod = Pod("{}", tmp_path, kube=objects(lacking={"create pods/exec in team"}))
     place = pod.place()
     names = ["place-001", "place-002"]
     base = SimpleNamespace(instance=SimpleNamespace(name="rayside"))
-    there = SimpleNamespace(
-        base=base, require=lambda: None, recorded=lambda: names, place=lambda _: place, door=None
-    )
+    there = SimpleNamespace(base=base, recorded=lambda: names, place=lambda _: place, door=None)
+    there.require = lambda: None
     monkeypatch.setattr(workshop_files, "workshop_of", lambda _: there)
     monkeypatch.setattr(workshop_files, "alone_with", lambda *_: contextlib.nullcontext())
     console, folder = Console(), tmp_path / "files"
@@ -216,9 +208,8 @@ def test_a_changed_lab_is_packed_and_brought(tmp_path: Path) -> None:
 )
 def test_what_is_no_answer_to_a_changed_lab_is_said(document: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(PodFailed, match="gives no answer"):
-        inside.update(
-            answer(document, tmp_path).place(), Packed("01-breakpoint", b"x", frozenset({"main.py"}))
-        )
+        lab = Packed("01-breakpoint", b"x", frozenset({"main.py"}))
+        inside.update(answer(document, tmp_path).place(), lab)
 
 
 def test_there_is_no_other_lab() -> None:
@@ -253,23 +244,15 @@ def test_files_are_collected_or_said_to_be_none(tmp_path: Path) -> None:
         ('{"acted": "x"}', None),
     ],
 )
-def test_what_is_done_in_a_place_is_what_its_editor_has_told(
-    told: str | None, acted: int | None, tmp_path: Path
-) -> None:
+def test_what_is_done_in_a_place_the_editor_says(told: str | None, acted: int | None, tmp_path: Path) -> None:
     jobs = [
         *({"status": status, "end_time": None} for status in ("RUNNING", "PENDING")),
         *({"status": "SUCCEEDED", "end_time": 3000}, {"status": "STOPPED"}),
     ]
 
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            assert (self.path, self.headers["Authorization"]) == ("/api/jobs/", "Bearer the token")
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps(jobs).encode())
-
-        def log_message(self, *_: object) -> None:
-            pass
+    def told_jobs(request: BaseHTTPRequestHandler) -> None:
+        assert (request.path, request.headers["Authorization"]) == ("/api/jobs/", "Bearer the token")
+        says(request, 200, json.dumps(jobs).encode(), Connection="close")
 
     progress, token = tmp_path / "progress", tmp_path / "token"
     token.write_text("the token\n")
@@ -277,20 +260,18 @@ def test_what_is_done_in_a_place_is_what_its_editor_has_told(
         progress.write_text(told)
     # What an attendee has beside it is not imported.
     (tmp_path / "json.py").write_text("raise SystemExit('planted')")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with answering(told_jobs) as port:
         program = (
             inside._LOOKS.replace("/opt/ray/bin/python", sys.executable)
             .replace("/run/ray/auth_token", str(token))
             .replace(PROGRESS, str(progress))
-            .replace("127.0.0.1:8265", f"127.0.0.1:{server.server_port}")
+            .replace("127.0.0.1:8265", f"127.0.0.1:{port}")
         )
         # A company's proxy gets no token.
         proxied = {**os.environ, "http_proxy": "http://127.0.0.1:9"}
         done = subprocess.run(
             ["sh", "-c", program], cwd=tmp_path, env=proxied, capture_output=True, text=True, check=False
         )
-        server.shutdown()
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert (document["acted"], document["jobs"]) == (acted, 2)

@@ -205,9 +205,7 @@ def a_room(monkeypatch: pytest.MonkeyPatch) -> Room:
 
 # The pod's clock may be behind the API's; and something may be done between a look and the pause.
 @pytest.mark.parametrize("back", [acted(70), acted(20.1), {**acted(20), "jobs": 1}])
-def test_a_place_where_nothing_is_done_has_its_workers_again_once_something_is(
-    back: dict[str, float], a_room: Room
-) -> None:
+def test_an_idle_place_has_its_workers_again_once_it_is_used(back: dict[str, float], a_room: Room) -> None:
     assert a_room.look(49, acted(20))
     assert not a_room.look(51, acted(20))
     # Nothing is done in it, and no answer is none.
@@ -248,9 +246,7 @@ def test_a_break_for_all_ends_for_nobody_before_the_others(a_room: Room) -> None
 
 
 @pytest.mark.parametrize("claims", [{}, {"a": Claim("Bob", "2026-11-27T13:05:00Z")}])
-def test_a_place_that_is_freed_has_its_workers_for_the_next_attendee(
-    claims: dict[str, Claim], a_room: Room
-) -> None:
+def test_a_freed_place_has_its_workers_for_the_next_attendee(claims: dict[str, Claim], a_room: Room) -> None:
     assert not a_room.look(60, acted(20))
     a_room.claims = claims
     # No editor has told anything of the next one.
@@ -277,9 +273,7 @@ def test_what_fails_is_said_once_and_tried_again(a_room: Room) -> None:
     assert a_room.said == ["a: changed meanwhile", PAUSES]
 
 
-def test_what_goes_wrong_with_all_places_is_said_once_and_another_workshop_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_fails_with_all_is_said_once_other_workshops_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     away = ClusterUnreachable("the API does not answer", hint="wait")
     # It is there, then its network is not, then it is again, and then another one is in its stead.

@@ -64,9 +64,7 @@ def test_a_place_requests_what_the_page_says(workers: int, told: str) -> None:
 
 
 @pytest.mark.parametrize(("processors", "workers", "places"), [(2, 2, 0), (4, 2, 4), (8, 2, 11), (2, 1, 1)])
-def test_a_kind_cluster_has_room_for_as_many_places_as_the_page_says(
-    processors: int, workers: int, places: int
-) -> None:
+def test_a_kind_cluster_has_room_as_the_page_says(processors: int, workers: int, places: int) -> None:
     page = (ROOT / "docs" / "workshop.md").read_text()
     figures = re.search(r"([\d.]+) for Kubernetes itself, ([\d.]+) for KubeRay, ([\d.]+) for the front", page)
     assert figures
@@ -273,9 +271,7 @@ NODE = Size(4000, 8 * GIB, 110)
         (PLACE, 1, [Size(-100, -1, -3)], Fit(0, 1)),
     ],
 )
-def test_places_fit_whole_or_not_at_all(
-    place: list[Size], count: int, left: list[Size], expected: Fit
-) -> None:
+def test_places_fit_as_a_whole_or_not(place: list[Size], count: int, left: list[Size], expected: Fit) -> None:
     assert fit(place, count, left, NODE) == expected
 
 

@@ -87,9 +87,7 @@ def test_only_a_hash_of_the_password_is_in_its_environment(tmp_path: Path) -> No
     assert (tmp_path / "rayside" / "workspace-password").stat().st_mode & 0o777 == 0o600
 
 
-def test_what_would_change_code_server_is_not_inherited(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_changes_code_server_is_not_inherited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unwanted = {
         "VSCODE_IPC_HOOK_CLI": "another editor's terminal",
         "PORT": "80",
@@ -128,9 +126,7 @@ def test_it_is_started_anew_for_another_port_password_or_interpreter(tmp_path: P
     assert target.workspace_here.spec != before
 
 
-def test_the_extension_is_packed_anew_for_a_lab_that_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_extension_is_packed_anew_for_a_new_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extensions, "_LABS", tmp_path)
     readme = tmp_path / "01-one" / "README.md"
     readme.parent.mkdir()
@@ -204,12 +200,7 @@ def test_the_pods_cluster_file_leads_to_the_pods_own_ports() -> None:
 
 def test_scripts_of_the_image_can_be_run() -> None:
     names = (
-        "install",
-        "prune",
-        "install-extensions",
-        "entrypoint",
-        "start-relay",
-        "bring-verbs",
+        *("install", "prune", "install-extensions", "entrypoint", "start-relay", "bring-verbs"),
         "pack-files",
     )
     assert [name for name in names if not os.access(ROOT / "image" / "workspace" / name, os.X_OK)] == []
@@ -220,7 +211,5 @@ def test_what_is_said_of_a_cluster_does_not_change_with_what_it_would_be_made_by
     first, second = local(tmp_path), local(tmp_path, ray_cpus=7, min_memory_gib=9.0)
     assert first.cluster_file.document() == second.cluster_file.document()
     assert first.workspace_here.environment() == second.workspace_here.environment()
-    kinds = [
-        kind_target(Settings(target="kind", state_folder=tmp_path, ray_workers=number)) for number in (1, 2)
-    ]
+    kinds = [kind_target(Settings(target="kind", state_folder=tmp_path, ray_workers=n)) for n in (1, 2)]
     assert kinds[0].cluster_file.document() == kinds[1].cluster_file.document()

@@ -27,12 +27,6 @@ def test_what_is_encoded_is_decoded_split_at_every_byte() -> None:
         assert decoder.feed(stream[:cut]) + decoder.feed(stream[cut:]) == MESSAGES, cut
 
 
-def test_bytes_that_come_one_by_one_make_the_same_messages() -> None:
-    decoder = Decoder()
-    stream = b"".join(encode(message) for message in MESSAGES)
-    assert [decoded for byte in stream for decoded in decoder.feed(bytes([byte]))] == MESSAGES
-
-
 @pytest.mark.parametrize(
     ("frame", "message"),
     [

@@ -103,9 +103,7 @@ def test_a_layout_of_its_own_is_no_matter_where_ours_is_there_already() -> None:
         ('{\r\n  "configurations": []\r\n}\r\n', "layout"),
     ],
 )
-def test_what_can_not_be_kept_is_not_changed_and_the_error_says_what_to_paste(
-    tmp_path: Path, text: str, reason: str
-) -> None:
+def test_what_can_not_be_kept_stays_and_is_to_be_pasted(tmp_path: Path, text: str, reason: str) -> None:
     file = tmp_path / "launch.json"
     file.write_bytes(text.encode())
     with pytest.raises(InvalidArgument) as caught:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import RayDied
 from rayside.client import scripted, session
 from rayside.client.commands import Place
 from rayside.client.events import JobState
@@ -300,9 +299,7 @@ def stopped_then(relay: ScriptedRelay, then: Callable[[], None]) -> None:
     relay.scripts[1] = [Turn("stackTrace", answer=lost, then=then), Turn("continue", answer=lost)]
 
 
-def test_while_the_way_is_lost_neither_the_time_without_a_stop_nor_ray_ends_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_while_the_way_is_lost_neither_time_nor_ray_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[int] = []
 
     class Away(ScriptedJob):
@@ -322,9 +319,7 @@ def test_while_the_way_is_lost_neither_the_time_without_a_stop_nor_ray_ends_it(
     stopped_then(relay, lambda: ending.append(asyncio.ensure_future(end())))
     monkeypatch.setattr(session, "SELDOM", 0.01)
     monkeypatch.setattr(session, "FAILURES_BEFORE_GONE", 9)
-    with pytest.raises(
-        ConnectionLost, match="the connection to the cluster is lost: it was looked for in vain"
-    ):
+    with pytest.raises(ConnectionLost, match="connection to the cluster is lost: it was looked for in vain"):
         record(Away(), relay, timeout=0.01)
 
 
@@ -365,9 +360,7 @@ WORDS = {"event": "output", "body": {"category": "console", "output": "Another e
         ),
     ],
 )
-def test_a_session_that_is_ended_for_good_is_an_error(
-    messages: list[Message], error: type[Exception], says: str
-) -> None:
+def test_an_ended_session_is_an_error(messages: list[Message], error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         record(ScriptedJob(), ScriptedRelay({}, after_attach=messages))
 
@@ -377,13 +370,6 @@ def test_a_connection_that_the_relay_closes_is_an_error() -> None:
     relay.scripts[1][0].then = relay.end
     with pytest.raises(NotRunning, match="the debug relay has gone: it closed the connection"):
         record(ScriptedJob(), relay)
-
-
-def test_rays_end_is_an_error_after_a_few_tries() -> None:
-    job = ScriptedJob()
-    job.failure = RayDied("Ray does not answer", hint="Run `invoke up`.")
-    with pytest.raises(RayDied):
-        record(job, ScriptedRelay({}, after_attach=()))
 
 
 def test_a_defect_in_the_watch_is_not_swallowed_nor_tried_again() -> None:

@@ -32,10 +32,7 @@ def answer(*threads: Thread, **more: Any) -> dict[str, Any]:
     return {**whole, **more, "stacks": tree(*threads)}
 
 
-RANKS = [
-    *(thread(n, "main:9", "step:20", "~all_reduce:5") for n in range(7)),
-    thread(7, "main:9", "load:31"),
-]
+RANKS = [*(thread(n, "main:9", "step:20", "~all_reduce:5") for n in range(7)), thread(7, "main:9", "load:31")]
 
 
 def test_what_stacks_have_in_common_is_there_once_and_counted() -> None:
@@ -72,13 +69,9 @@ def test_a_recursion_is_a_chain() -> None:
 
 def test_the_tree_is_drawn_with_the_odd_one_out() -> None:
     assert [*drawn(answer(*RANKS))] == [
-        "8 threads of 8 processes",
-        "8  main  train.py:9",
-        "├─ 7  step  train.py:20",
-        "│  7  all_reduce  /lib/torch.py:5",
-        "│       train rank 0; train rank 1; train rank 2; 4 more",
-        "└─ 1  load  train.py:31  <- the odd one out",
-        "        train rank 7",
+        *("8 threads of 8 processes", "8  main  train.py:9", "├─ 7  step  train.py:20"),
+        *("│  7  all_reduce  /lib/torch.py:5", "│       train rank 0; train rank 1; train rank 2; 4 more"),
+        *("└─ 1  load  train.py:31  <- the odd one out", "        train rank 7"),
     ]
 
 
@@ -88,12 +81,8 @@ def test_calls_in_libraries_are_shortened_and_those_outside_of_the_users_left_ou
         thread(1, "~run:1", "~poll:7", name="poller"),
     ]
     assert [*drawn(answer(*threads))] == [
-        "2 threads of 1 process",
-        "1  work  train.py:3",
-        "1  f0  /lib/torch.py:0",
-        "...  3 calls in libraries",
-        "1  f4  /lib/torch.py:4",
-        "     train rank 1, stopped",
+        *("2 threads of 1 process", "1  work  train.py:3", "1  f0  /lib/torch.py:0"),
+        *("...  3 calls in libraries", "1  f4  /lib/torch.py:4", "     train rank 1, stopped"),
         "1 more thread in no code of yours (--json has them)",
     ]
 
@@ -101,9 +90,7 @@ def test_calls_in_libraries_are_shortened_and_those_outside_of_the_users_left_ou
 def test_a_function_that_calls_and_is_where_others_are_shows_both() -> None:
     threads = [thread(1, "work:3"), thread(2, "work:4", "inner:9", name="feeder")]
     assert [*drawn(answer(*threads))][1:] == [
-        "2  work  train.py:3 (1), :4 (1)",
-        "│    train rank 1",
-        "└─ 1  inner  train.py:9",
+        *("2  work  train.py:3 (1), :4 (1)", "│    train rank 1", "└─ 1  inner  train.py:9"),
         "        train rank 2 (feeder)",
     ]
 

@@ -202,9 +202,7 @@ async def carried(
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            connection = EditorConnection(
-                reader, writer, open_way, log=lambda text: None, patience=patience, pace=Pace()
-            )
+            connection = EditorConnection(reader, writer, open_way, log=print, patience=patience, pace=Pace())
             await connection.run()
         finally:
             writer.close()
@@ -264,9 +262,7 @@ async def test_an_editor_is_heard_though_its_way_has_not_taken_what_it_said_last
         await heard(reader, lambda message: message.get("request_seq") == 3)
 
 
-async def test_an_editor_that_has_left_is_not_kept_by_a_way_that_takes_no_farewell(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_editor_that_left_is_not_kept_by_a_frozen_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(editor_connection, "_GOODBYE", 0.1)
 
     way = ScriptedWay(beat=nothing, left=frozen)
@@ -294,9 +290,7 @@ async def test_a_forward_that_ends_in_the_moment_its_editor_leaves_closes_the_wa
     way, ours, editors = ScriptedWay(beat=nothing, left=left), *socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=ours)
     patience = Patience(every=3_600.0)
-    connection = EditorConnection(
-        reader, writer, open_way, log=lambda _: None, patience=patience, pace=Pace()
-    )
+    connection = EditorConnection(reader, writer, open_way, log=print, patience=patience, pace=Pace())
     running = asyncio.create_task(connection.run())
     editors.send(encode(request(1, "attach")))
     while not connection._exchange.attached:

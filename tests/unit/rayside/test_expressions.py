@@ -12,11 +12,7 @@ from rayside.dap.expressions import DEEPEST, LONGEST, problem_of, problem_of_mes
 @pytest.mark.parametrize(
     "text",
     [
-        "x > 3",
-        "  x > (\n3) ",
-        "ray.task == 'train'",
-        "(n := n + 1) > 3",
-        "items.pop()",
+        *("x > 3", "  x > (\n3) ", "ray.task == 'train'", "(n := n + 1) > 3", "items.pop()"),
         "x is 1",  # Python warns of it
         "{'a': [1, {2}]}",
         "",
@@ -30,14 +26,11 @@ def test_an_expression_has_no_problem(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("x >", "invalid syntax"),
-        ("x = 3", "invalid syntax"),
-        ("import os", "invalid syntax"),
+        *((text, "invalid syntax") for text in ("x >", "x = 3", "import os", "yield")),
         ("f(x", "was never closed"),
         ("'x", "unterminated string literal"),
         ("x\x00", ""),
         ("'\ud800'", "characters that no program can have"),
-        ("yield", "invalid syntax"),
     ],
 )
 def test_what_is_no_expression_says_why(text: str, why: str) -> None:

@@ -120,14 +120,13 @@ def test_all_together_are_bounded_too_and_told_in_one() -> None:
     assert sum(reports[0].values()) == 100_000 - shown
 
 
-def test_few_long_lines_count_as_many() -> None:
-    output, _, _ = flood()
-    assert passed(output, ONE, 100, "x" * WIDTH * 100) == EACH_AT_ONCE / 100
-
-
-def test_pieces_without_an_end_of_line_are_bounded_as_well() -> None:
-    output, _, _ = flood()
-    assert passed(output, ONE, 50_000, "x") == EACH_AT_ONCE
+@pytest.mark.parametrize(
+    ("count", "text", "most"),
+    [(100, "x" * WIDTH * 100, EACH_AT_ONCE / 100), (50_000, "x", EACH_AT_ONCE)],
+    ids=["few long lines", "pieces without an end of line"],
+)
+def test_what_is_no_ordinary_line_is_bounded_as_well(count: int, text: str, most: float) -> None:
+    assert passed(flood()[0], ONE, count, text) == most
 
 
 def test_what_users_read() -> None:

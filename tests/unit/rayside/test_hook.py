@@ -45,9 +45,8 @@ def test_debugpy_joins_what_the_user_installs(runtime_env: dict[str, Any], expec
 def test_debugpy_joins_a_requirements_file(tmp_path: Path) -> None:
     file = tmp_path / "requirements.txt"
     file.write_text("--index-url https://pypi.example\nnumpy\n")
-    assert with_package({"pip": str(file)}, DEBUGPY) == {
-        "pip": ["--index-url https://pypi.example", "numpy", DEBUGPY]
-    }
+    joined = ["--index-url https://pypi.example", "numpy", DEBUGPY]
+    assert with_package({"pip": str(file)}, DEBUGPY) == {"pip": joined}
 
 
 @pytest.fixture
@@ -63,36 +62,29 @@ def submission(
     return jobs.Submission(job.entrypoint, job.working_dir, (), env, debug=job.debug)
 
 
+IMPORTS_IT = (
+    *("python train.py", "/opt/ray/bin/python3.11 -u -m train --rate 3"),
+    *("python train.py > out.txt && echo done", "cd x; python train.py"),
+    *("sh -c 'python train.py'", '"/opt/my ray/bin/python" train.py'),
+    "echo 'import ray; ray.init()' | python",
+    "export PYTHONPATH=$PWD/src:$PYTHONPATH\npython train.py",
+    *('PYTHONPATH="src:${PYTHONPATH}" python train.py', "echo $PYTHONPATH; python train.py"),
+    "python -W error::EncodingWarning train.py",
+)
+MAY_NOT_IMPORT_IT = (
+    *("python prepare.py && python -I train.py", "sh -c 'python -E train.py'"),
+    *("export PYTHONPATH=src\npython train.py", "unset PYTHONPATH; python train.py"),
+    *("python -I train.py", "python -uE train.py", "python -X dev -E train.py"),
+    *("PYTHONPATH=src python train.py", "uv run python train.py", "bash run.sh"),
+    "mypython train.py",
+)
+
+
 @pytest.mark.parametrize(
     ("entrypoint", "driver_too"),
-    [
-        ("python train.py", True),
-        ("/opt/ray/bin/python3.11 -u -m train --rate 3", True),
-        ("python train.py > out.txt && echo done", True),
-        ("cd x; python train.py", True),
-        ("sh -c 'python train.py'", True),
-        ('"/opt/my ray/bin/python" train.py', True),
-        ("echo 'import ray; ray.init()' | python", True),
-        ("export PYTHONPATH=$PWD/src:$PYTHONPATH\npython train.py", True),
-        ('PYTHONPATH="src:${PYTHONPATH}" python train.py', True),
-        ("echo $PYTHONPATH; python train.py", True),
-        ("python prepare.py && python -I train.py", False),
-        ("sh -c 'python -E train.py'", False),
-        ("export PYTHONPATH=src\npython train.py", False),
-        ("unset PYTHONPATH; python train.py", False),
-        ("python -I train.py", False),
-        ("python -uE train.py", False),
-        ("python -X dev -E train.py", False),
-        ("python -W error::EncodingWarning train.py", True),
-        ("PYTHONPATH=src python train.py", False),
-        ("uv run python train.py", False),
-        ("bash run.sh", False),
-        ("mypython train.py", False),
-    ],
+    [*((text, True) for text in IMPORTS_IT), *((text, False) for text in MAY_NOT_IMPORT_IT)],
 )
-def test_the_driver_is_debugged_where_the_hook_is_sure_to_be_importable(
-    code: Path, entrypoint: str, driver_too: bool
-) -> None:
+def test_the_driver_is_debugged_if_it_imports_the_hook(code: Path, entrypoint: str, driver_too: bool) -> None:
     job = submission(code, entrypoint)
     assert job.debugs_driver is driver_too
     environment = job.environment()
@@ -123,16 +115,8 @@ def test_nothing_that_the_user_gave_is_lost(code: Path) -> None:
     assert environment["worker_process_setup_hook"] == "own.hook"  # the driver's hook chains it
     assert environment["pip"] == ["numpy", *REQUIREMENTS]
     assert environment["excludes"] == ["data"]
-    assert (
-        environment["env_vars"].items()
-        >= {
-            "WORD": "x",
-            "PYDEVD_USE_SYS_MONITORING": "1",
-            "RAY_DEBUG_POST_MORTEM": "1",
-            **RAISED,
-            "collective_gloo_timeout": "7",
-        }.items()
-    )
+    variables = {"WORD": "x", "PYDEVD_USE_SYS_MONITORING": "1", "RAY_DEBUG_POST_MORTEM": "1", **RAISED}
+    assert environment["env_vars"].items() >= {**variables, "collective_gloo_timeout": "7"}.items()
     assert json.loads(environment["env_vars"][VARIABLE]) == {
         "attach_timeout": 5,
         "requirements": [*REQUIREMENTS],
@@ -149,10 +133,7 @@ def test_the_hook_is_the_last_of_py_modules_and_is_not_among_the_users(code: Pat
     (code / "model").mkdir()
     (code / "model" / "__init__.py").write_text("")
     job = jobs.prepare(
-        working_dir=str(code),
-        py_modules=[str(code / "model")],
-        entrypoint="python train.py",
-        debug=Debug(),
+        working_dir=str(code), py_modules=[str(code / "model")], entrypoint="python train.py", debug=Debug()
     )
     modules = job.environment()["py_modules"]
     assert modules[0] == str(code / "model")
@@ -176,9 +157,7 @@ def started(monkeypatch: pytest.MonkeyPatch, job: dict[str, Any], **env: str) ->
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", json.dumps({"runtime_env": job, "metadata": {}}))
 
 
-def test_the_drivers_own_fields_take_the_place_of_what_only_we_have_set(
-    code: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_drivers_own_fields_replace_what_we_have_set(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sent = submission(code, env_vars={"WORD": "x"}).environment()
     job = {**sent, "py_modules": ["gcs://_ray_pkg_1.zip"], "working_dir": "gcs://_ray_pkg_2.zip"}
     started(monkeypatch, job)

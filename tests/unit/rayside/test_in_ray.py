@@ -31,9 +31,7 @@ def test_a_spec_is_read_as_it_was_written_and_has_no_token(tmp_path: Path) -> No
     assert "a-token-of-rays" not in file.read_text()
 
 
-def test_a_head_without_a_token_says_that_it_is_the_heads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_head_without_a_token_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is Ray's processes that lack it, and not who has named a token's file."""
     for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
         monkeypatch.delenv(name, raising=False)
@@ -62,10 +60,7 @@ def test_what_the_job_answers_is_read() -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        "",
-        "null",
-        "[]",
-        "{}",
+        *("", "null", "[]", "{}"),
         json.dumps({**ANSWER, "port": 0}),
         json.dumps({**ANSWER, "port": 65536}),
         json.dumps({**ANSWER, "port": "5678; id"}),

@@ -30,9 +30,7 @@ def is_ended(debugger: socket.socket) -> bool:
         return False
 
 
-def test_who_took_the_process_is_not_ended_before_it_has_its_answer(
-    pairs: list[tuple[socket.socket, socket.socket]],
-) -> None:
+def test_who_took_the_process_gets_its_answer_first(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
     listener = Listener(b"")
     listener._introduced(pairs[0][0])
     assert listener._takes(pairs[0][0], "anna")

@@ -35,9 +35,7 @@ print(work(1))
         ({"line": 0, "endLine": 2**31 - 1}, [1, 4, 5, 6, 7]),
     ],
 )
-def test_locations_are_lines_with_code_in_the_range(
-    arguments: dict[str, int], lines: list[int], tmp_path: Path
-) -> None:
+def test_locations_are_lines_with_code(arguments: dict[str, int], lines: list[int], tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(SOURCE)
     table = Lines.read(json.loads(sources.line_table(str(tmp_path / "a.py")))["lines"])
     assert table is not None

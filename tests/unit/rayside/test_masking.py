@@ -51,8 +51,7 @@ def test_what_was_learned_stays_until_there_is_no_room() -> None:
 
 
 @pytest.mark.parametrize(
-    "nonsense",
-    [None, 7, "", "nonsense", "{}", "[7, null, []]", "[" * 90_000, json.dumps(["x" * 120_000])],
+    "nonsense", [None, 7, "", "nonsense", "{}", "[7, null, []]", "[" * 90_000, json.dumps(["x" * 120_000])]
 )
 def test_a_debuggees_nonsense_masks_nothing_and_what_was_known_stays(nonsense: object) -> None:
     after = masks('["known-value"]', nonsense)

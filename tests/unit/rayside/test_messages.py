@@ -27,41 +27,14 @@ from rayside.relay.schemas import (
 BAD = "\x1b]52;c;eA==\x07\x9b2J\u202e"
 # Fields by which an editor, or an extension of it, would do something: none is in any table.
 ACTED_UPON = (
-    "origin",
-    "adapterData",
-    "sources",
-    "checksums",
-    "url",
-    "urlLabel",
-    "command",
-    "commands",
-    "memoryReference",
-    "instructionPointerReference",
-    "valueLocationReference",
-    "declarationLocationReference",
-    "__vscodeVariableMenuContext",
-    "lazy",
-    "moduleId",
-    "data",
-    "group",
-    "html",
-    "markdown",
-    "mimeType",
+    *("origin", "adapterData", "sources", "checksums", "url", "urlLabel", "command", "commands"),
+    *("memoryReference", "instructionPointerReference", "valueLocationReference"),
+    *("declarationLocationReference", "__vscodeVariableMenuContext", "lazy", "moduleId", "data", "group"),
+    *("html", "markdown", "mimeType"),
 )
 STRANGE: tuple[Any, ...] = (
-    None,
-    True,
-    -1,
-    10**30,
-    0.5,
-    float("nan"),
-    "x" * 10_000_000,
-    BAD,
-    [],
-    {},
-    [[[]]],
-    {"a": {"a": {}}},
-    [None, 1, "x"],
+    *(None, True, -1, 10**30, 0.5, float("nan"), "x" * 10_000_000, BAD),
+    *([], {}, [[[]]], {"a": {"a": {}}}, [None, 1, "x"]),
 )
 
 
@@ -104,9 +77,8 @@ def names(value: Any) -> set[str]:
 
 def texts(value: Any) -> list[str]:
     if isinstance(value, dict | list):
-        return [
-            text for inner in (value.values() if isinstance(value, dict) else value) for text in texts(inner)
-        ]
+        members = value.values() if isinstance(value, dict) else value
+        return [text for inner in members for text in texts(inner)]
     return [value] if isinstance(value, str) else []
 
 
@@ -144,9 +116,7 @@ def test_what_dap_has_passes_and_what_an_editor_would_act_upon_does_not(kind: st
 
 
 @pytest.mark.parametrize(("kind", "name"), SAYINGS)
-def test_whatever_stands_in_a_place_the_answer_is_bounded_typed_and_commands_nothing(
-    kind: str, name: str
-) -> None:
+def test_whatever_stands_there_the_answer_is_bounded_typed_and_harmless(kind: str, name: str) -> None:
     body = full(rule_of(kind, name))
     known = names(body) - set(ACTED_UPON)
     for path, strange in itertools.product([(), *places(body)], STRANGE):
@@ -187,9 +157,8 @@ def test_an_exception_inside_an_exception_has_an_end() -> None:
     details: Any = {"message": "innermost"}
     for _ in range(500):
         details = {"message": "outer", "innerException": [details]}
-    message = messages.response(
-        "exceptionInfo", {"success": True, "body": {"exceptionId": "E", "details": details}}
-    )
+    body = {"exceptionId": "E", "details": details}
+    message = messages.response("exceptionInfo", {"success": True, "body": body})
     assert size(message) < 100
 
 

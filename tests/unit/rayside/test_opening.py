@@ -27,12 +27,7 @@ def test_another_result_is_none() -> None:
 @pytest.mark.parametrize(
     "printed",
     [
-        "",
-        "Traceback (most recent call last):",
-        ANSWER,
-        f"{ANSWER}{{",
-        f"{ANSWER}7",
-        f"{ANSWER}[7]",
+        *("", "Traceback (most recent call last):", ANSWER, f"{ANSWER}{{", f"{ANSWER}7", f"{ANSWER}[7]"),
         f"{ANSWER}[{{}}]",
         ANSWER + json.dumps([{**ROW, "more": "x"}]),
         ANSWER + "[" * 200_000,

@@ -16,9 +16,8 @@ EDITORS = "/laptop/project/src/shop/orders.py"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(
-        sys, "path", [str(tmp_path / "one"), str(tmp_path / "two"), "/not-there", str(tmp_path)]
-    )
+    folders = [tmp_path / "one", tmp_path / "two", Path("/not-there"), tmp_path]
+    monkeypatch.setattr(sys, "path", [*map(str, folders)])
     return tmp_path
 
 
@@ -33,9 +32,7 @@ def found(path: str = EDITORS, text: str = "") -> Answer | None:
     return own_files({path: hashlib.sha256(text.encode()).hexdigest() if text else ""}).get(path)
 
 
-def test_a_file_at_the_same_place_in_its_package_is_likely_and_with_the_same_text_the_same(
-    folder: Path,
-) -> None:
+def test_a_file_at_the_same_place_is_likely_and_with_the_same_text_the_same(folder: Path) -> None:
     assert found() is None
     own = file(folder, "two/shop/orders.py")
     assert found() == ("likely", [own])
@@ -65,9 +62,7 @@ def test_two_ways_to_one_file_are_one(folder: Path) -> None:
     assert (kind, len(files)) == ("likely", 1)
 
 
-def test_what_is_imported_by_its_own_path_needs_no_other(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_imported_by_its_path_needs_no_other(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # An editable install that is a folder of `sys.path`, and one that is a finder's.
     own = file(folder, "two/shop/orders.py")
     assert found(own) is None
@@ -79,9 +74,7 @@ def test_what_is_imported_by_its_own_path_needs_no_other(
     assert found(elsewhere) is None
 
 
-def test_a_module_that_a_finder_of_its_own_has_loaded_is_found(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_of_a_finder_of_its_own_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("shop.orders")
     module.__file__ = file(folder.with_name(f"{folder.name}-opt"), "app/shop/orders.py")
     monkeypatch.setitem(sys.modules, "shop.orders", module)

@@ -92,9 +92,7 @@ async def test_few_are_looked_at_at_once_and_in_their_order(rig: Rig) -> None:
 
 
 @played(play)
-async def test_an_editor_gets_its_answers_before_it_is_told_of_more(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_editor_gets_answers_before_more_stops(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fan_out, "_HOLDING_UP", 60.0)
     monkeypatch.setattr(editor_module, "LONG_ASKED", 60.0)
     await rig.asks(*range(1, fan_out._MOST_ASKED + 1))

@@ -32,7 +32,7 @@ from rayside.ray.metadata import USER, USER_VARIABLE
 from rayside.ray.records import jobs_for, read_job
 from rayside.ray.state import LAG
 from rayside.relay.debuggee import MOST_TRIES, AttachTries, Debuggee
-from rayside.users import is_name, own_name, sees
+from rayside.users import is_name, own_name
 from rayside.worker import driver, handshake
 from tests.unit.bootstrap.test_paused import target_of
 from tests.unit.rayside.test_relay_process import JOBS, WORKERS, Clock, cluster
@@ -79,11 +79,6 @@ def test_a_users_own_name_is_the_machines(monkeypatch: pytest.MonkeyPatch) -> No
         assert own_name() == f"uid-{os.getuid()}"
 
 
-def test_ones_own_and_nobodys_is_seen_and_on_ones_own_ray_all() -> None:
-    assert [sees("anna", of) for of in ("anna", "", "bob")] == [True, True, False]
-    assert [sees("", of) for of in ("anna", "", "bob")] == [True, True, True]
-
-
 # --- whose a job is ----------------------------------------------------------------------------
 
 
@@ -122,9 +117,7 @@ def test_a_driver_by_hand_passes_on_whose_it_is(monkeypatch: pytest.MonkeyPatch)
 # --- whose an instance is ----------------------------------------------------------------------
 
 
-def test_an_instance_on_a_ray_of_others_has_a_user_and_keeps_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_instance_on_a_ray_of_others_keeps_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(getpass, "getuser", lambda: "root")
     settings = Settings(address=URL, state_folder=tmp_path)
     assert [configured(settings, target).user for target in ("local", "kind")] == ["", ""]
@@ -215,12 +208,11 @@ def test_known_workers_of_many_people_cost_one_request_a_look(user: str) -> None
 
 
 def test_a_waiting_task_of_a_new_job_is_not_shown_as_nobodys() -> None:
-    dashboard, debuggees = annas_cluster(
-        workers=[WORKER], tasks=[{**TASK, "job_id": "03000000"}], jobs=[BOBS]
-    )
+    task = {**TASK, "job_id": "03000000"}
+    dashboard, debuggees = annas_cluster(workers=[WORKER], tasks=[task], jobs=[BOBS])
     for _ in range(2):
-        (task,) = asyncio.run(debuggees.waiting())
-        assert (task.user, dashboard.paths.count(JOBS)) == ("bob", 1)
+        (waiting,) = asyncio.run(debuggees.waiting())
+        assert (waiting.user, dashboard.paths.count(JOBS)) == ("bob", 1)
 
 
 SERVES = "09000000"  # Ray's list lacks this job.
@@ -313,9 +305,7 @@ def test_a_ray_that_nobody_has_asked_yet_is_not_asked_and_another_one_says_nothi
 
 
 @pytest.mark.parametrize("config", ["", "[]", "{}", '{"metadata": null}', '{"metadata": 7}'])
-def test_a_submission_whose_job_can_not_be_read_is_nobodys(
-    config: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_submission_with_an_unreadable_job_is_nobodys(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", config)
     assert handshake.metadata() == {}
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", json.dumps({"metadata": {USER: "bob"}}))
@@ -354,9 +344,8 @@ def test_what_fails_is_tried_so_often_and_no_more() -> None:
 
 def test_the_newest_job_is_ones_own_unless_one_is_named_or_all_are_asked_for() -> None:
     dashboard = Recorded(jobs=[ANNAS, BOBS])
-    watched = [
-        ClusterJob(dashboard, *which).submitted() for which in ((None, "anna"), (None, ""), ("j2", "anna"))
-    ]
+    asked = ((None, "anna"), (None, ""), ("j2", "anna"))
+    watched = [ClusterJob(dashboard, *which).submitted() for which in asked]
     assert [job and job.submission_id for job in watched] == ["j1", "j2", "j2"]
 
 

@@ -6,6 +6,7 @@ import json
 import time
 import tracemalloc
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +31,6 @@ ROOTS = {
 
 
 # --- numbers -------------------------------------------------------------------------------------
-
-
-def test_the_same_number_of_two_debuggees_is_two_numbers() -> None:
-    ids = Ids()
-    first, second = ids.outer("a", "frame", 7), ids.outer("b", "frame", 7)
-    assert first != second
-    assert ids.outer("a", "frame", 7) == first
-    assert (ids.inner(first, "frame"), ids.inner(second, "frame")) == (("a", 7), ("b", 7))
 
 
 @pytest.mark.parametrize("outer", [0, -1, 99, "1", None, 1.0, [], {}, 10**30])
@@ -98,9 +91,8 @@ def test_a_file_that_a_symlink_in_a_package_leads_to_is_found_by_its_real_path(n
     assert paths.local(remote) == named
     assert paths.remote("/lib/outsider.py", LAYOUT) == "/lib/outsider.py"
     # The editor's own mapping, and where the debuggee has found the file, are stronger.
-    assert Paths([("/lib", "/opt/lib")], lambda: links).remote(named, LAYOUT) == named.replace(
-        "/lib", "/opt/lib", 1
-    )
+    mapped = Paths([("/lib", "/opt/lib")], lambda: links).remote(named, LAYOUT)
+    assert mapped == named.replace("/lib", "/opt/lib", 1)
     found = replace(LAYOUT, found={named: "/site-packages/x.py"})
     assert Paths(roots=lambda: links).remote(named, found) == "/site-packages/x.py"
 
@@ -143,9 +135,7 @@ def test_the_editors_own_mapping_works_both_ways(mapping: tuple[str, str], local
 
 @pytest.mark.parametrize("opened", ["/home/me", "/", "/home/me/project/src"])
 @pytest.mark.parametrize("named", ["src/job.py", "src/a/b.py"])
-def test_a_mapping_of_another_folder_than_the_one_that_was_packed_takes_nothing_away(
-    opened: str, named: str
-) -> None:
+def test_a_mapping_of_another_folder_than_the_packed_one_takes_nothing_away(opened: str, named: str) -> None:
     paths = Paths([(opened, ".")], lambda: ROOTS)
     local, remote = f"/home/me/project/{named}", f"{WORKING_DIR}/{named}"
     assert paths.local(remote) == local
@@ -154,9 +144,7 @@ def test_a_mapping_of_another_folder_than_the_one_that_was_packed_takes_nothing_
     assert Paths([("/elsewhere", ".")], lambda: ROOTS).local(remote) == f"/elsewhere/{named}"
 
 
-def test_of_shared_files_a_debuggee_has_only_what_is_there_of_its_own_and_python_opened(
-    tmp_path: Path,
-) -> None:
+def test_of_shared_files_a_debuggee_has_its_own_and_what_python_opened(tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
     for file in ("project/there.py", "project/page.html", "id_rsa", "library.py"):
@@ -182,21 +170,12 @@ def test_of_shared_files_a_debuggee_has_only_what_is_there_of_its_own_and_python
 @pytest.mark.parametrize(
     "path",
     [
-        "{package}/../../key.py",
-        "{package}/a/../../../key.py",
-        "{package}/./../key.py",
-        "{package}//../key.py",
-        "{package}/..",
-        "{package}/job.py\0",
-        "/opt/src/../../key.py",
-        "//{package}/job.py",
-        "../key.py",
-        "",
+        *("{package}/../../key.py", "{package}/a/../../../key.py", "{package}/./../key.py"),
+        *("{package}//../key.py", "{package}/..", "{package}/job.py\0", "/opt/src/../../key.py"),
+        *("//{package}/job.py", "../key.py", ""),
     ],
 )
-def test_a_debuggee_names_no_file_above_the_folder_that_is_mapped(
-    tmp_path: Path, path: str, shared: bool
-) -> None:
+def test_a_debuggee_names_no_file_above_a_mapped_folder(tmp_path: Path, path: str, shared: bool) -> None:
     (tmp_path / "key.py").touch()
     project = tmp_path / "project"
     (project / "a").mkdir(parents=True)
@@ -217,14 +196,8 @@ def test_a_layout_of_nonsense_is_none(folders: Any) -> None:
 
 def test_a_files_hash_is_none_where_it_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"")
-    assert (
-        sha256_of(str(tmp_path / "a")) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-    )
-    assert (sha256_of(str(tmp_path)), sha256_of(str(tmp_path / "b")), sha256_of("\0")) == (
-        None,
-        None,
-        None,
-    )
+    assert sha256_of(str(tmp_path / "a")) == sha256().hexdigest()
+    assert (sha256_of(str(tmp_path)), sha256_of(str(tmp_path / "b")), sha256_of("\0")) == (None, None, None)
 
 
 # --- lines ---------------------------------------------------------------------------------------
@@ -388,9 +361,8 @@ def outward(body: dict[str, Any]) -> dict[str, Any]:
     def source(place: dict[str, Any]) -> None:
         place["path"] = "local " + str(place.get("path"))
 
-    return translation.outward(
-        body, lambda kind, inner: inner + {"frame": 100, "variables": 200}.get(kind, 300), source
-    )
+    numbers = {"frame": 100, "variables": 200}
+    return translation.outward(body, lambda kind, inner: inner + numbers.get(kind, 300), source)
 
 
 def test_numbers_and_paths_are_translated_wherever_they_stand() -> None:
@@ -416,23 +388,11 @@ def test_a_request_names_its_owners_and_gets_their_numbers_wherever_they_stand()
     ids.outer("b", "frame", 1)
     thread, frame = ids.outer("a", "thread", 5), ids.outer("a", "frame", 7)
     text, target = ids.outer("a", "source", 8), ids.outer("b", "target", 9)
-    arguments = {
-        "threadId": thread,
-        "frameId": frame,
-        "variablesReference": 0,
-        "source": {"path": "/a.py", "sourceReference": text},
-        "line": thread,
-    }
-    assert translation.inward(arguments, ids.inner) == (
-        {"a"},
-        {
-            "threadId": 5,
-            "frameId": 7,
-            "variablesReference": 0,
-            "source": {"path": "/a.py", "sourceReference": 8},
-            "line": thread,
-        },
-    )
+    numbers = {"variablesReference": 0, "line": thread}
+    outer_source, inner_source = ({"path": "/a.py", "sourceReference": number} for number in (text, 8))
+    arguments = {**numbers, "threadId": thread, "frameId": frame, "source": outer_source}
+    inner = {**numbers, "threadId": 5, "frameId": 7, "source": inner_source}
+    assert translation.inward(arguments, ids.inner) == ({"a"}, inner)
     assert arguments["source"] == {"path": "/a.py", "sourceReference": text}  # the editor's own are kept
     assert translation.inward({"threadId": thread, "targetId": target}, ids.inner)[0] == {"a", "b"}
     assert translation.inward({"source": "text"}, ids.inner) == (set(), {"source": "text"})

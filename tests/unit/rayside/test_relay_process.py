@@ -294,9 +294,8 @@ def test_no_token_is_in_what_is_written_of_a_relay(tmp_path: Path) -> None:
 def step(tmp_path: Path) -> LocalRelay:
     settings = Settings(relay_port=15678, dashboard_port=18265)
     instance = replace(configured(settings, "local"), location=tmp_path)
-    return LocalRelay(
-        Shell(), instance, RayHead(Shell(), settings, instance, Path("/venv/bin")), Masking("*iban*")
-    )
+    head = RayHead(Shell(), settings, instance, Path("/venv/bin"))
+    return LocalRelay(Shell(), instance, head, Masking("*iban*"))
 
 
 def record(step: LocalRelay, pid: int, created: float) -> None:
@@ -329,10 +328,7 @@ def test_the_process_runs_on_rays_python_and_no_secret_is_in_its_arguments_or_en
 ) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", "secret")
     assert step.command() == [
-        "/venv/bin/python",
-        "-m",
-        "rayside.relay",
-        "--config",
+        *("/venv/bin/python", "-m", "rayside.relay", "--config"),
         str(tmp_path / "relay.json"),
     ]
     environment = step.process.environment()

@@ -65,9 +65,8 @@ class Setting:
 
     def comes(self, number: int) -> Worker:
         nobody: Any = None
-        described = Debuggee(
-            f"w{number}", "h", 1, number, "h", driver=not number, task="" if number else "driver"
-        )
+        name, task = f"w{number}", "" if number else "driver"
+        described = Debuggee(name, "h", 1, number, "h", driver=not number, task=task)
         worker = Worker(described, Files(), nobody)
         worker.connection = cast(Connection, Recorded())
         worker.installed = Installed(worker.connection, Files(), key=worker, node_ip="h")
@@ -161,9 +160,7 @@ async def test_the_newest_are_waited_for_until_the_editor_goes(setting: Setting)
 
 
 @played(play)
-async def test_the_callers_stop_is_held_back_for_the_tasks(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_callers_stop_waits_for_a_task(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_calls, "FIRST", 0.2)
     worker, loop = setting.others[1], asyncio.get_running_loop()
 
@@ -213,9 +210,7 @@ async def answered(setting: Setting, **arguments: int) -> Message:
     ],
 )
 @played(play)
-async def test_callers_are_below_the_task_page_by_page(
-    setting: Setting, start: int, levels: int, names: list[str]
-) -> None:
+async def test_callers_are_below_tasks(setting: Setting, start: int, levels: int, names: list[str]) -> None:
     await setting.step(setting.driver)
     await setting.tells(setting.driver, "called", taskId=TASK)
     whole = (await answered(setting))["stackFrames"]
@@ -223,10 +218,7 @@ async def test_callers_are_below_the_task_page_by_page(
     assert [frame["name"] for frame in page["stackFrames"]] == names
     assert page["totalFrames"] == 4
     # Their numbers are the same on each page, and end with the stop.
-    assert [frame["id"] for frame in page["stackFrames"] if frame["name"] == "main"] in (
-        [],
-        [whole[3]["id"]],
-    )
+    assert [frame["id"] for frame in page["stackFrames"] if frame["name"] == "main"] in ([], [whole[3]["id"]])
     assert [setting.calls.is_callers(frame["id"]) for frame in whole[2:]] == [True, True]
     setting.ids.forget_stop(setting.others[1], 8)
     assert not setting.calls.is_callers(whole[3]["id"])

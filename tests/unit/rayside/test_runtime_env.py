@@ -20,16 +20,8 @@ TAKEN: list[dict[str, Any]] = [
     {},
     dict.fromkeys(
         (
-            "working_dir",
-            "py_modules",
-            "excludes",
-            "pip",
-            "uv",
-            "conda",
-            "env_vars",
-            "config",
-            "container",
-            "new",
+            *("working_dir", "py_modules", "excludes", "pip", "uv", "conda", "env_vars", "config"),
+            *("container", "new"),
         )
     ),
     {"working_dir": "{folder}", "py_modules": ["{folder}"], "excludes": []},
@@ -67,7 +59,7 @@ def each(field: str, *values: Any, within: dict[str, Any] | None = None) -> list
 SOME = {"packages": ["a"]}
 FILE = "{folder}/requirements.txt"
 NO_PACKAGES: list[Any] = [
-    *(5, 0, True, [1], [None], "", "{folder}/none.txt", "{folder}", {"package": []}, {"packages": 5}),
+    *(5, 0, True, [1], [None], "", "{folder}/none.txt", "{folder}", {"package": []}, {"packages": 5})
 ]
 REFUSED: list[tuple[str, dict[Any, Any]]] = [
     *each("working_dir", 5, 0, False, [], {}, ["a"], {"a": 1}),
@@ -206,9 +198,8 @@ def test_an_empty_file_has_no_fields_and_a_runtime_env_in_a_rayjob_is_a_text(fol
 
 
 def test_options_win_over_the_file_and_a_wrong_one_is_no_traceback(folder: Path) -> None:
-    job = prepare(
-        folder, "working_dir: 5\npy_modules: 5\n", working_dir=str(folder), py_modules=[str(folder)]
-    )
+    wrong, own = "working_dir: 5\npy_modules: 5\n", str(folder)
+    job = prepare(folder, wrong, working_dir=own, py_modules=[own])
     assert (job.working_dir, job.py_modules) == (str(folder), (str(folder),))
     with pytest.raises(InvalidYaml, match="working_dir"):
         prepare(folder, "{}", working_dir="~nobody-of-that-name/a")

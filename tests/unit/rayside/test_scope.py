@@ -110,9 +110,7 @@ def test_the_rank_is_ray_trains_where_that_has_one(ray: ModuleType, monkeypatch:
     assert value("ray.rank") == 7
 
 
-def test_what_the_module_has_is_there_still_also_where_the_program_has_not_imported_it(
-    ray: ModuleType,
-) -> None:
+def test_what_the_module_has_is_there_also_where_it_was_not_imported(ray: ModuleType) -> None:
     for names in ({"ray": ray}, {}):
         assert value("ray.cluster_resources()['CPU'] == 2 and ray.get_runtime_context().get_job_id()", names)
         assert value("ray.task", names) == "train"
@@ -154,9 +152,7 @@ def test_what_does_not_name_ray_is_compiled_as_it_is() -> None:
         assert scope.compiled(text, "<condition>").co_code == expected.co_code
 
 
-def test_nothing_of_it_can_be_set_and_an_attribute_that_nobody_has_is_told(
-    ray: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_can_be_set_or_made_up(ray: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("task", "other"):
         with pytest.raises(AttributeError):
             value(f"setattr(ray, '{name}', 'x')")

@@ -8,7 +8,6 @@ import pytest
 
 from bootstrap.given_settings import parse
 from bootstrap.instance import configured
-from rayside.errors import InvalidSetting
 from rayside.reach.programs import Ssh, environment
 
 
@@ -48,28 +47,3 @@ def test_a_host_is_what_ssh_takes(host: str) -> None:
     assert (instance.ssh, instance.address) == (host, "http://127.0.0.1:8265")
     assert instance.dashboard == f"http://127.0.0.1:{instance.ports.dashboard}"
     assert instance.place == f"http://127.0.0.1:8265 on {host}"
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"ssh": "-oProxyCommand=id"}, "no host for ssh"),
-        ({"ssh": "head; id"}, "no host for ssh"),
-        ({"ssh": "$(id)"}, "no host for ssh"),
-        ({"ssh": "a" * 256}, "no host for ssh"),
-        ({"ssh": "head:22"}, "no host for ssh"),
-        ({"ssh": "ssh://-F/x"}, "no host for ssh"),
-        ({"ssh": "head", "address": "http://127.0.0.1:99999"}, "no address of a dashboard"),
-        ({"ssh": "head", "context": "prod"}, "two ways"),
-        ({"context": "prod", "ray_cluster": "No Name"}, "can't be a name in Kubernetes"),
-        ({"ssh": "head", "target": "kind"}, "ssh is for the target cluster"),
-        ({"ssh": "head", "address": "http://other:8265"}, "what the head itself reaches"),
-        (
-            {"address": "http://head:8265", "target": "local"},
-            "address is for the target cluster, and the target is local",
-        ),
-    ],
-)
-def test_what_is_no_host_is_refused(settings: dict[str, str], says: str) -> None:
-    with pytest.raises(InvalidSetting, match=says):
-        parse(settings)

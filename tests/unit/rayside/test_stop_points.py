@@ -12,6 +12,7 @@ from rayside.relay.stop_points import WITHIN, FunctionBreakpoint, Gather, HitCon
 from rayside.worker.evaluated.reached import PATIENCE
 
 ALL = [{"names": ["Python Exceptions"]}]
+KEY_ERRORS = {"path": [*ALL, {"names": ["KeyError"]}], "breakMode": "always"}
 
 
 @pytest.mark.parametrize(
@@ -149,17 +150,8 @@ def test_what_needs_tracing(what: str) -> None:
         ({"filters": ["uncaught", "uncaught"]}, {"filters": ["uncaught"]}),
         ({"filterOptions": [{"filterId": "raised"}]}, {"filters": ["raised"]}),
         (
-            {
-                "filters": ["uncaught"],
-                "exceptionOptions": [{"path": [*ALL, {"names": ["KeyError"]}], "breakMode": "always"}],
-            },
-            {
-                "filters": [],
-                "exceptionOptions": [
-                    {"path": [*ALL, {"names": ["KeyError"]}], "breakMode": "always"},
-                    {"path": ALL, "breakMode": "unhandled"},
-                ],
-            },
+            {"filters": ["uncaught"], "exceptionOptions": [KEY_ERRORS]},
+            {"filters": [], "exceptionOptions": [KEY_ERRORS, {"path": ALL, "breakMode": "unhandled"}]},
         ),
         (
             {"filters": ["nonsense"], "exceptionOptions": [{"breakMode": "userUnhandled"}]},
@@ -167,9 +159,7 @@ def test_what_needs_tracing(what: str) -> None:
         ),
     ],
 )
-def test_debuggees_get_the_filters_beside_the_options(
-    arguments: dict[str, Any], inner: dict[str, Any]
-) -> None:
+def test_debuggees_get_filters_beside_options(arguments: dict[str, Any], inner: dict[str, Any]) -> None:
     assert ExceptionFilters.of(arguments).arguments == inner
 
 

@@ -40,9 +40,7 @@ def test_every_option_reaches_the_job(program: Path, monkeypatch: pytest.MonkeyP
     assert parsed(words).json is True
 
 
-def test_without_options_it_is_the_current_folder_undebugged(
-    program: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_options_it_is_this_folder_undebugged(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(program)
     arguments = parsed(["--entrypoint", "python train.py"])
     assert prepare(arguments) == jobs.Submission("python train.py", str(program))
@@ -148,9 +146,7 @@ def test_no_other_file_is_taken(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("debug", [None, Debug(attach_timeout=5, post_mortem=True)])
 @pytest.mark.parametrize("entrypoint", ["python train.py --name 'a b'", "python train.py > out && echo done"])
-def test_rays_client_and_its_program_are_told_the_same(
-    program: Path, entrypoint: str, debug: Debug | None
-) -> None:
+def test_rays_client_and_program_are_told_alike(program: Path, entrypoint: str, debug: Debug | None) -> None:
     link = program.parent / "link"
     link.symlink_to(program)
     (program / "env.yaml").write_text("env_vars: {A: b}")

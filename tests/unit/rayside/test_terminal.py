@@ -174,9 +174,7 @@ def test_a_value_or_a_name_makes_no_line_of_its_own_and_a_long_one_is_cut() -> N
 # --- files -------------------------------------------------------------------------------
 
 
-def test_a_file_is_named_from_the_current_folder_or_beside_the_one_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_named_from_here_or_the_one_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "b.py").touch()
     current = "/near/w.py"
@@ -250,9 +248,7 @@ def test_an_empty_line_repeats_a_step_and_nothing_else(tmp_path: Path) -> None:
     ],
     ids=["message", "no message", "commands", "long"],
 )
-def test_an_exception_is_shown_with_its_name_and_message_in_one_line(
-    tmp_path: Path, message: str, why: str
-) -> None:
+def test_an_exceptions_name_and_message_are_shown_in_one_line(tmp_path: Path, message: str, why: str) -> None:
     raised = task_stopped(reason="exception", text="KeyError", description=message)
     relay = ScriptedRelay({1: at(5), 0: [SOURCE]}, after_attach=[raised])
     _, console = talk(tmp_path, ScriptedJob(), relay, "q")
@@ -293,9 +289,7 @@ def test_tasks_of_several_jobs_are_shown_with_their_jobs(tmp_path: Path) -> None
     assert "two · 102@127.0.0.9 of job raysubmit_2 stopped (breakpoint)" in console.lines
 
 
-def test_a_stop_of_another_job_than_the_one_that_is_watched_is_shown_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stop_of_an_unwatched_job_is_shown_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "_QUIET", 0.3)  # within which the job is looked at
     relay = ScriptedRelay({1: at(5), 0: [SOURCE]}, after_attach=[task_stopped(job="raysubmit_2")])
     _, console = talk(tmp_path, ScriptedJob(), relay, "q")
@@ -436,9 +430,7 @@ def test_quit_lets_all_go_on_and_the_end_of_a_file_or_a_pipe_does_not(
 
 
 @pytest.mark.parametrize(("typed_at", "code"), [(False, 130), (True, 0)])
-def test_so_does_its_end_where_one_of_several_tasks_is_to_be_chosen(
-    tmp_path: Path, typed_at: bool, code: int
-) -> None:
+def test_so_does_its_end_where_a_task_is_to_be_chosen(tmp_path: Path, typed_at: bool, code: int) -> None:
     relay = ScriptedRelay({}, after_attach=TWO)
     assert talk(tmp_path, ScriptedJob(), relay, EOFError, typed_at=typed_at)[0] == code
     assert relay.last("disconnect")["suspendDebuggee"] is not typed_at
@@ -542,11 +534,7 @@ def test_up_and_down_select_the_frame_that_is_evaluated_in(tmp_path: Path) -> No
     job = ScriptedJob()
     (tmp_path / "other.py").write_text("one\ntwo\n")
     other = str(tmp_path / "other.py")
-    turns = [
-        stack(("g", other, 1), ("f", other, 2)),
-        value(1, "x", frame=2),
-        Turn("continue", then=job.end),
-    ]
+    turns = [stack(("g", other, 1), ("f", other, 2)), value(1, "x", frame=2), Turn("continue", then=job.end)]
     _, console = talk(tmp_path, job, ScriptedRelay({1: turns}), "up", "up", "p x", "down", "down", "c")
     assert f"{other}:2 in f" in console.lines
     assert "-> 2  two" in console.shown
@@ -554,9 +542,7 @@ def test_up_and_down_select_the_frame_that_is_evaluated_in(tmp_path: Path) -> No
     assert "the innermost frame" in console.lines
 
 
-def test_a_step_that_ends_the_task_goes_on_to_the_next_stop_of_any(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_past_the_end_goes_to_the_next_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "_STEP", 0.05)
     monkeypatch.setattr(terminal, "_POLL", 0.01)
     job = ScriptedJob()
@@ -585,9 +571,7 @@ def test_a_job_that_ended_already_is_told(tmp_path: Path) -> None:
 
 
 def test_another_debugger_that_takes_over_ends_it_with_the_relays_words(tmp_path: Path) -> None:
-    events: list[Message] = [
-        {"event": "terminated", "body": {"ray": {"reason": "taken-over"}}},
-    ]
+    events: list[Message] = [{"event": "terminated", "body": {"ray": {"reason": "taken-over"}}}]
     relay = ScriptedRelay({1: [*at(5), Turn("evaluate", answer={"result": "1"}, events=events)], 0: [SOURCE]})
     with pytest.raises(DebuggerGone, match="another debugger has taken over"):
         talk(tmp_path, ScriptedJob(), relay, "p x", "p y")
@@ -606,17 +590,13 @@ class BusyRelay(ScriptedRelay):
 
 
 @pytest.mark.parametrize(("typed", "then"), [("y", "always"), ("W", "watch"), (" yes ", "always")])
-def test_whoever_debugs_already_is_taken_over_or_watched_as_the_user_says(
-    tmp_path: Path, typed: str, then: str
-) -> None:
+def test_who_debugs_already_is_taken_over_or_watched_as_asked(tmp_path: Path, typed: str, then: str) -> None:
     job = ScriptedJob()
     job.end()
     relay = BusyRelay({}, after_attach=())
     code, console = talk(tmp_path, job, relay, typed, take_over="ask")
     assert code == 0
-    assert console.lines[0].startswith(
-        "VS Code has debugged these tasks since 2026-01-01T00:00:00Z. Take over"
-    )
+    assert console.lines[0].startswith("VS Code has debugged these tasks since 2026-01-01T00:00:00Z. Take")
     assert relay.last("attach")["takeOver"] == then
 
 
@@ -627,9 +607,7 @@ def test_whoever_debugs_already_keeps_the_tasks_otherwise(tmp_path: Path, typed:
 
 
 @pytest.mark.parametrize(("dies", "error"), [("relay", NotRunning), ("Ray", RayDied)])
-def test_the_relays_end_and_rays_are_errors_and_never_hang(
-    tmp_path: Path, dies: str, error: type[Exception]
-) -> None:
+def test_the_end_of_relay_or_ray_is_an_error(tmp_path: Path, dies: str, error: type[Exception]) -> None:
     job = ScriptedJob()
 
     def die() -> None:
