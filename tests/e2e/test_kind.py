@@ -241,17 +241,6 @@ def test_a_rayjob_may_make_its_own_cluster(up: Rayside) -> None:
     kube(up).delete(f"/apis/ray.io/v1/namespaces/default/rayjobs/{submitted['cluster'].rsplit('-', 1)[0]}")
 
 
-def test_a_rayjob_that_is_none_is_refused(up: Rayside, tmp_path: Path) -> None:
-    broken = tmp_path / "broken.yaml"
-    broken.write_text("kind: RayJob\nspec: [\n")
-    error = up.json("submit", "--job", str(broken), code=2)["error"]
-    assert error["id"] == "invalid-yaml"
-    assert f"{broken}, line 3" in error["message"]
-    other = tmp_path / "other.yaml"
-    other.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n")
-    assert up.json("submit", "--job", str(other), code=2)["error"]["id"] == "not-a-rayjob"
-
-
 # --- what is wrong is said, and nothing is lost ------------------------------------------
 
 
@@ -261,14 +250,6 @@ def test_a_cluster_that_differs_is_drifted(up: Rayside) -> None:
     assert "error[drifted]" in error.stderr
     assert "workers is 2, the settings say 1" in error.stderr
     assert up.is_ready()
-
-
-def test_no_engine_is_said(up: Rayside) -> None:
-    nowhere = {"DOCKER_HOST": "tcp://127.0.0.1:9"}
-    done = up.run("up", env=nowhere, timeout=120)
-    assert done.returncode == 3
-    assert "error[engine-not-running]" in done.stderr
-    assert "DOCKER_HOST" in done.stderr
 
 
 def test_another_mans_cluster_is_left_alone(up: Rayside) -> None:

@@ -28,7 +28,6 @@ from bootstrap import docker_engine
 from bootstrap.errors import BuildFailed, DownloadFailed, ImageMissing, WrongArchitecture
 from bootstrap.settings import (
     DEBUGPY_VERSION,
-    KUBERAY_VERSION,
     KUBERNETES_VERSION,
     RAY_VERSION,
     ROOT,
@@ -221,22 +220,6 @@ def step(releases: Releases, name: str) -> Appliable:
     return next(candidate for candidate in steps if candidate.name == name)
 
 
-def test_images_are_pulled_from_the_registry_that_the_settings_name(
-    registry: str, published: Callable[[str, str], None], architecture: str, tmp_path: Path
-) -> None:
-    published(f"kuberay/operator:v{KUBERAY_VERSION}", architecture)
-    published(f"kindest/node:v{KUBERNETES_VERSION}", architecture)
-    releases = source(
-        tmp_path, operator_image=f"{registry}/kuberay/operator", node_image=f"{registry}/kindest/node"
-    )
-    for name in ("operator-image", "node-image"):
-        assert step(releases, name).check().condition is Condition.MISSING
-        step(releases, name).apply(silent)
-        assert step(releases, name).check().condition is Condition.READY
-        step(releases, name).apply(silent)
-    assert releases.node.reference == f"{registry}/kindest/node:v{KUBERNETES_VERSION}"
-
-
 def publish_index(registry: str, name: str, tag: str, architectures: Sequence[str]) -> None:
     """Gives a tag to an index of the images whose tags are their architectures, as a registry has them."""
     manifests = []
@@ -327,48 +310,6 @@ def test_the_image_for_another_machine_does_not_take_the_name_of_this_ones(
             for image in engine.images.list():
                 if each.node.reference in image.tags:
                     engine.images.remove(image.id, force=True)
-
-
-def test_an_image_that_is_not_for_the_other_machine_is_refused(
-    engine: docker.DockerClient,
-    registry: str,
-    published: Callable[[str, str], None],
-    architecture: str,
-    other: str,
-    tmp_path: Path,
-) -> None:
-    tag = f"v{KUBERNETES_VERSION}"
-    for name in ("alone", "indexed"):
-        published(f"{name}/node:{tag}", architecture)
-        published(f"{name}/node:{architecture}", architecture)
-    publish_index(registry, "indexed/node", tag, (architecture,))
-    for name, told in (
-        ("alone", f"no image for linux/{other}"),
-        ("indexed", f"no image for linux/{other}"),
-    ):
-        here = source(tmp_path, node_image=f"{registry}/{name}/node")
-        there = for_another_machine(here, other)
-        with pytest.raises((WrongArchitecture, ImageMissing), match=told):
-            there.node.apply(silent)
-        assert there.node.check().condition is Condition.MISSING
-        assert engine.api.images(f"{registry}/{name}/node") == []
-
-
-@pytest.mark.parametrize(
-    ("digest", "told", "hint"),
-    [
-        (f"sha256:{'0' * 64}", "credential not found", "docker login"),
-        (f"sha512:{'0' * 128}", "which is no SHA-256", "--source packages"),
-        ("sha256:../../../v2/", "which is no SHA-256", "--source packages"),
-    ],
-)
-def test_what_a_registry_refuses_for_another_machine_is_explained_as_for_this_one(
-    closed_registry: str, other: str, digest: str, told: str, hint: str, tmp_path: Path
-) -> None:
-    here = source(tmp_path, node_image=f"{closed_registry}/node@{digest}")
-    with pytest.raises((ImageMissing, DownloadFailed), match=told) as raised:
-        for_another_machine(here, other).node.apply(silent)
-    assert hint in raised.value.hint
 
 
 def test_an_image_for_another_machine_gets_into_no_bundle(
@@ -660,13 +601,3 @@ def test_a_build_that_was_killed_leaves_no_image_and_no_container(
     assert image_build.check().condition is Condition.MISSING
     image_build.apply(silent)
     assert image_build.check().condition is Condition.READY
-
-
-def test_of_two_builds_at_once_the_second_finds_the_work_done(
-    engine: docker.DockerClient, base: str, tmp_path: Path
-) -> None:
-    image_build = build(tmp_path, base, "RUN sleep 1 && echo at work")
-    both = [start(image_build), start(image_build)]
-    outputs = [process.communicate(timeout=120)[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0]
-    assert sorted("at work\n" in text for text in outputs) == [False, True]

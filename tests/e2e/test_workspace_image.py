@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import http.client
-import io
 import json
 import re
-import tarfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -20,7 +18,7 @@ import requests
 from docker.models.containers import Container
 
 from bootstrap.labs.lesson import lessons
-from bootstrap.settings import CODE_SERVER_VERSION, NODE_VERSION, Settings
+from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.base_image import BaseImage
 from bootstrap.sources.built_here import packages
@@ -164,13 +162,6 @@ def execute(container: Container, *command: str, **options: Any) -> str:
     code, output = container.exec_run(list(command), **options)
     assert code == 0, output.decode()
     return str(output.decode().strip())
-
-
-def put(container: Container, file: Path, folder: str) -> None:
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        tar.add(file, arcname=file.name)
-    assert container.put_archive(folder, archive.getvalue())
 
 
 def login(container: Container, password: str) -> tuple[requests.Session, requests.Response]:
@@ -351,22 +342,6 @@ def test_the_time_zone_is_applied(served: Container) -> None:
     assert execute(served, "date", "+%z") == "+0800"
 
 
-def test_the_time_zone_is_applied_where_the_system_has_no_zones(start: Start) -> None:
-    container = start(
-        environment={"PASSWORD": PASSWORD, "TZ": "Asia/Shanghai"}, tmpfs={"/usr/share/zoneinfo": "size=1m"}
-    )
-    healthy(container)
-    pid = code_server(container)
-    shown = execute(
-        container,
-        "sh",
-        "-c",
-        f"export $(tr '\\0' '\\n' < /proc/{pid}/environ | grep ^TZ); date +%z",
-        user="1000",
-    )
-    assert shown == "+0800"
-
-
 def test_an_unknown_time_zone_is_told_and_does_no_harm(start: Start) -> None:
     container = start(environment={"PASSWORD": PASSWORD, "TZ": "Mars/Base"})
     healthy(container)
@@ -388,12 +363,6 @@ def test_every_kind_of_terminal_finds_ray(served: Container, shell: str) -> None
         assert f"/opt/ray/bin/{program}" in output.splitlines()
 
 
-def test_pinned_versions_are_in_it(served: Container) -> None:
-    assert execute(served, NODE, "--version") == f"v{NODE_VERSION}"
-    version = "console.log(require('/opt/workspace/node_modules/code-server/package.json').version)"
-    assert execute(served, NODE, "-p", version).splitlines()[0] == CODE_SERVER_VERSION
-
-
 @pytest.mark.parametrize(
     "use",
     [
@@ -413,24 +382,6 @@ def test_it_logs_without_the_compiled_logger(served: Container) -> None:
     login(served, PASSWORD)[0].get(f"{address(served)}/", timeout=PATIENCE)
     eventually(lambda: "[info]" in execute(served, "sh", "-c", f"cat {logs}/*/*.log", user="1234"))
     assert "[error]" not in execute(served, "sh", "-c", f"cat {logs}/*/*.log", user="1234")
-
-
-def test_a_log_turns_over_when_it_is_full(served: Container) -> None:
-    use = (
-        "import('@vscode/spdlog').then(async log => {"
-        "  log.setFlushOn(0);"
-        "  const one = await log.createAsyncRotatingLogger('x', '/tmp/turns/over.log', 100, 3);"
-        "  one.setPattern('%v'); one.setLevel(1); one.trace('unseen');"
-        "  for (let n = 0; n < 12; n++) one.debug(`line ${n}`);"
-        "  one.flush(); one.drop(); one.error('too late');"
-        "})"
-    )
-    execute(served, NODE, "-e", use, workdir=MODULES, user="1234")
-    output = execute(served, "sh", "-c", "cd /tmp/turns && for f in *; do echo $f; cat $f; done", user="1234")
-    assert re.findall(r"^over\S*$", output, re.M) == ["over.1.log", "over.2.log", "over.log"]
-    assert re.search(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \[debug\] line 11$", output, re.M)
-    assert "unseen" not in output
-    assert "too late" not in output
 
 
 # --- the cluster beside it ---------------------------------------------------------------
@@ -516,16 +467,6 @@ def test_a_code_server_that_was_killed_comes_back_and_the_container_stays(start:
     assert container.attrs["State"]["StartedAt"] == before
 
 
-def test_it_ends_quickly_while_code_server_is_down(start: Start) -> None:
-    container = start()
-    healthy(container)
-    kill(container)
-    until_logged(container, "again in 1 s")
-    began = time.monotonic()
-    container.stop(timeout=10)
-    assert time.monotonic() - began < AT_ONCE
-
-
 def test_orphans_are_reaped(served: Container) -> None:
     name = f"/tmp/orphan-{uuid.uuid4().hex[:6]}"
     execute(served, "sh", "-c", f"cp /bin/sleep {name}; ({name} 0.2 & echo $! > {name}.pid)", user="1234")
@@ -551,17 +492,6 @@ def test_nothing_of_the_build_is_left(served: Container, start: Start) -> None:
             ports={},
         )
         assert wait_for_end(looker) == (0, "")
-
-
-def test_it_adds_layers_and_deletes_nothing(engine: docker.DockerClient, image: str, ray_image: str) -> None:
-    """A deletion leaves a mark that can't be unpacked on overlay over overlay."""
-    below = engine.images.get(ray_image).attrs["RootFS"]["Layers"]
-    layers = engine.images.get(image).attrs["RootFS"]["Layers"]
-    assert layers[: len(below)] == below
-    commands = [
-        layer["CreatedBy"] for layer in engine.images.get(image).history()[: len(layers) - len(below) + 4]
-    ]
-    assert not any(re.search(r"\brm\b|-delete", command) for command in commands)
 
 
 def layers(container: Container, image: str, below: str) -> tuple[int, int]:
@@ -607,23 +537,6 @@ def test_our_extension_is_installed_and_nobody_can_change_it(served: Container) 
     assert installed(served, "1234")["rayside.ray-breakpoints"]
     written = "find /opt/workspace /opt/rayside -writable ! -type l -not -path '/proc/*' | head -3"
     assert execute(served, "sh", "-c", written, user="1234") == ""
-
-
-def test_a_user_installs_extensions_of_their_own_and_keeps_them(start: Start, tmp_path: Path) -> None:
-    container = start()
-    healthy(container)
-    put(container, vsix(tmp_path / "own.vsix", "mine.own", "0.0.1"), "/tmp")
-    execute(
-        container,
-        *CODE_SERVER,
-        "--install-extension",
-        "/tmp/own.vsix",
-        user="1000",
-        environment={"HOME": "/home/ray"},
-    )
-    container.restart(timeout=5)
-    healthy(container)
-    assert {"mine.own", "rayside.ray-breakpoints"} <= installed(container, "1000").keys()
 
 
 def test_a_vsix_in_the_folder_is_installed(

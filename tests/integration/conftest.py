@@ -211,3 +211,16 @@ def answers_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has the relay answer when all debuggees have: what it answers before is told by events later."""
     for module in (fan_out, configuration):
         monkeypatch.setattr(module, "FAN_OUT", 30.0)
+
+
+@pytest.fixture
+def user() -> Iterator[Rayside]:
+    """Provides one who has no cluster yet; nothing of theirs may be left afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
+    folder.rmdir()
+    rayside = Rayside(apart(folder, workspace=False))
+    yield rayside
+    done = rayside.run("down")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not folder.exists()
+    shutil.rmtree(folder, ignore_errors=True)

@@ -14,11 +14,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from bootstrap.settings import ROOT
 from rayside.client.events import JobState
@@ -57,17 +55,14 @@ _DEBUGGER = """
 import builtins, json, sys
 import debugpy
 port = None
-def say(paused):
-    print(json.dumps({"paused": paused, "port": port}), flush=True)
 def set_trace():
     global port
     if port is None:
         port = debugpy.listen(("127.0.0.1", 0))[1]
     builtins.breakpoint = sys.breakpointhook = sys.__breakpointhook__ = set_trace
-    say(True)
+    print(json.dumps({"port": port}), flush=True)
     debugpy.wait_for_client()
     import pydevd
-    say(False)
     pydevd.settrace(stop_at_frame=sys._getframe().f_back)
 builtins.breakpoint = sys.breakpointhook = set_trace
 """
@@ -76,7 +71,7 @@ builtins.breakpoint = sys.breakpointhook = set_trace
 class RealDebuggee:
     """A process that runs `script`; `lines` has what it printed itself."""
 
-    def __init__(self, script: Path, number: int, changed: Callable[[], None]) -> None:
+    def __init__(self, script: Path, number: int) -> None:
         site = script.parent / "site-packages"
         if not site.exists():  # once: the debuggee before may be reading it
             (site / "ray" / "util").mkdir(parents=True)
@@ -86,7 +81,6 @@ class RealDebuggee:
             (site / "sitecustomize.py").touch()
         start = f"import ray.util.debugpy, runpy; runpy.run_path({str(script)!r}, run_name='__main__')"
         self.lines: list[str] = []
-        self.paused = False
         self.port = 0
         self.number = number
         self.script = script
@@ -103,7 +97,6 @@ class RealDebuggee:
                 **UNCHECKED,
             },
         )
-        self._changed = changed
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -111,14 +104,10 @@ class RealDebuggee:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if line.startswith("{"):
-                announcement = json.loads(line)
-                self.paused, self.port = announcement["paused"], announcement["port"]
+                self.port = json.loads(line)["port"]
             else:
                 self.lines.append(line.strip())
-            self._changed()
         self.process.wait()
-        self.paused = False
-        self._changed()
 
     @property
     def ended(self) -> bool:
@@ -135,20 +124,7 @@ class RealJob(Finding):
     """Makes one job of several debuggees; it is a `Discovery`, and a `JobWatch`."""
 
     def __init__(self, scripts: Sequence[Path]) -> None:
-        self._condition = threading.Condition()
-        self.processes = [RealDebuggee(script, n, self._notify) for n, script in enumerate(scripts, 1)]
-
-    def _notify(self) -> None:
-        with self._condition:
-            self._condition.notify_all()
-
-    def until(self, true: Callable[[], bool]) -> None:
-        with self._condition:
-            assert self._condition.wait_for(true, PATIENCE), "it did not come true"
-
-    def all_paused(self) -> None:
-        self.until(lambda: all(d.paused or d.process.poll() is not None for d in self.processes))
-        assert all(debuggee.paused for debuggee in self.processes), "one ended before it paused"
+        self.processes = [RealDebuggee(script, n) for n, script in enumerate(scripts, 1)]
 
     def all_ended(self) -> None:
         for debuggee in self.processes:
@@ -185,24 +161,6 @@ class RealJob(Finding):
         return JobState("raysubmit_1", "FAILED" if any(codes) else "SUCCEEDED", ended=True)
 
 
-def attachment(port: int, **options: Any) -> AttachOptions:
-    """Returns the options to attach to a relay at that port."""
-    return AttachOptions(partial(Client.connect, "127.0.0.1", port), **{"token": TOKEN, **options})
-
-
-@asynccontextmanager
-async def relay_over(job: RealJob) -> AsyncIterator[int]:
-    """Runs a relay, and yields its port."""
-    defects: list[str] = []
-    relay = Relay(job, digest=digest_of(TOKEN), log=defects.append, shared_files=True)
-    server = await relay.serve("127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        await relay.close()
-    assert not [line for line in defects if "defect" in line]
-
-
 def main(scripts: Sequence[str]) -> None:
     from rayside.client import terminal
     from rayside.console import Console
@@ -214,13 +172,14 @@ def main(scripts: Sequence[str]) -> None:
     with background_loop() as call:
         relay = Relay(job, digest=digest_of(TOKEN), log=lambda line: None, shared_files=True)
         port = call(relay.serve("127.0.0.1", 0)).sockets[0].getsockname()[1]
+        options = AttachOptions(partial(Client.connect, "127.0.0.1", port), token=TOKEN)
         try:
             code = 130
             while code == 130:
                 with tempfile.TemporaryDirectory() as folder:
                     history = Path(folder) / "history"
                     try:
-                        code = terminal.run(attachment(port), job, console, timeout=PATIENCE, history=history)
+                        code = terminal.run(options, job, console, timeout=PATIENCE, history=history)
                     except SystemExit as signalled:
                         code = int(signalled.code or 0)
                 console.result(f"LEFT {code}")

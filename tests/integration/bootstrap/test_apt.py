@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import queue
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -21,7 +20,6 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import AptBusy
-from bootstrap.settings import ROOT
 from bootstrap.shell import Shell
 from bootstrap.steps import apt
 from rayside.errors import CommandFailed
@@ -40,31 +38,6 @@ with open(sys.argv[1], "w") as lock:
     fcntl.lockf(lock, fcntl.LOCK_EX)
     print("held", flush=True)
     sys.stdin.readline()
-"""
-# `install` as `doctor --fix` runs it: as a step, its progress told.
-INSTALL = """
-from dataclasses import dataclass
-from bootstrap import graph, step
-from rayside.console import Console
-from bootstrap.shell import Shell
-from bootstrap.steps import apt
-
-@dataclass(frozen=True)
-class Packages:
-    shell: Shell
-    name: str = "packages"
-    title: str = "packages of the test"
-    needs: tuple[str, ...] = ()
-    patience: float = 0.0
-
-    def check(self) -> step.Status:
-        return step.missing()
-
-    def apply(self, report: step.Report) -> None:
-        apt.install(self.shell, report)
-
-shell = Shell()
-graph.up([Packages(shell)], Console(), interrupt=shell.interrupt)
 """
 
 
@@ -149,16 +122,3 @@ def test_what_it_waited_for_in_vain_is_told(system: Path) -> None:
 def test_what_apt_get_can_not_do_is_not_tried_again(system: Path) -> None:
     with pytest.raises(CommandFailed, match="Unable to locate package there-is-no-such-package"):
         apt.install(Shell(), lambda _: None, "there-is-no-such-package", patience=PATIENCE)
-
-
-def test_ctrl_c_ends_the_wait(system: Path) -> None:
-    with lock_holder(system / "lists" / "lock") as program:
-        command = [sys.executable, "-c", INSTALL]
-        with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as waiting:
-            assert waiting.stderr
-            assert waiting.stderr.readline() == "packages of the test: apt-get update -qq\n"
-            waiting.send_signal(signal.SIGINT)
-            _, output = waiting.communicate(timeout=PATIENCE)
-        assert waiting.returncode == -signal.SIGINT
-        assert "KeyboardInterrupt" in output
-        assert program.poll() is None

@@ -25,8 +25,7 @@ from bootstrap.shell import Shell
 from bootstrap.sources.bundle_origin import RECORD
 from bootstrap.sources.bundled import bundled
 from bootstrap.targets import choice
-from bootstrap.verbs.bundle import Asked, _signing, make
-from rayside.console import Console
+from bootstrap.verbs.bundle import _signing
 from rayside.errors import CommandFailed, InvalidArgument, InvalidSetting, MissingProgram
 from tests.bundles import minisign_keys, small
 from tests.unit.bootstrap.test_graph import Diary
@@ -69,11 +68,6 @@ def test_what_minisign_signs_is_signed_here_and_what_is_signed_here_minisign_tak
         (tmp_path / member).write_bytes(Bundle.of(file).archive.text(member) or b"")
     command = ["minisign", "-Vm", str(tmp_path / MANIFEST), "-p", str(keys / "ours.pub")]
     assert COMMENT in subprocess.check_output(command, text=True)
-
-
-def test_the_same_manifest_has_the_same_signature(tmp_path: Path, keys: Path) -> None:
-    files = [signed(tmp_path / name, keys) for name in ("first", "second")]
-    assert files[0].read_bytes() == files[1].read_bytes()
 
 
 def test_another_key_and_none_are_refused(tmp_path: Path, keys: Path) -> None:
@@ -139,26 +133,6 @@ def test_a_key_that_is_none_and_one_that_is_not_there_are_said(tmp_path: Path, k
     with pytest.raises(InvalidArgument, match="there is no key"):
         signed(tmp_path, keys, name="nobody's")
     assert not (tmp_path / "signed").exists()
-
-
-def test_a_key_that_can_not_sign_is_said_before_anything_is_made(
-    tmp_path: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Begun(Exception):
-        pass
-
-    def begin(*_: object) -> None:
-        raise Begun
-
-    monkeypatch.setattr(choice, "wait_for_engine", begin)
-    settings, file = Settings(target="kind"), tmp_path / "a bundle"
-    (keys / "no.key").write_text("no key\n")
-    for name, error in (("nobody's", InvalidArgument), ("no", CommandFailed), ("ours", Begun)):
-        with pytest.raises(error):
-            make(settings, Console(), file, Asked(signer=keys / f"{name}.key"))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MissingProgram, match="minisign"):
-        make(settings, Console(), file, Asked(signer=keys / "ours.key"))
 
 
 def test_the_password_of_a_key_is_asked_for_once_and_tried_at_once(

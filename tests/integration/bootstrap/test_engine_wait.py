@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import socketserver
 import subprocess
 import sys
@@ -24,9 +23,6 @@ import pytest
 from bootstrap.instance import configured
 from bootstrap.own_folder import make_own
 from bootstrap.settings import ROOT
-from bootstrap.shell import Shell
-from bootstrap.step import Condition
-from bootstrap.steps.engine import Engine
 from tests.integration.conftest import Rayside
 
 WAIT = """
@@ -127,31 +123,3 @@ def test_a_kind_cluster_that_was_made_is_not_replaced_by_local(rayside: Rayside,
     assert "error[engine-not-running]" in done.stderr
     assert "then ./invokew up" in done.stderr.splitlines()[-1]
     assert list(instance.folder.iterdir()) == [instance.record]
-
-
-def test_a_time_that_is_none_is_refused(rayside: Rayside) -> None:
-    done = rayside.run("up", "--wait-for-engine", "soon")
-    assert done.returncode == 2
-    assert "error[invalid-argument]: --wait-for-engine is 'soon'" in done.stderr
-
-
-def test_an_engine_that_is_too_slow_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    version = SCRIPT["/version"].encode()
-
-    def answer_the_first_request(engine: socket.socket) -> None:
-        connection, _ = engine.accept()
-        with connection:
-            connection.recv(4096)
-            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(version), version))
-            connection.recv(4096)
-            ended.wait(10)
-
-    ended = threading.Event()
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{folder / 'docker.sock'}")
-    with socket.socket(socket.AF_UNIX) as engine:
-        engine.bind(str(folder / "docker.sock"))
-        engine.listen()
-        threading.Thread(target=answer_the_first_request, args=(engine,), daemon=True).start()
-        status = Engine(Shell(), silence=0.5).check()
-        ended.set()
-    assert (status.condition, "within 0.5 s" in status.detail) == (Condition.PENDING, True), status

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import stat
 import subprocess
 import zipfile
 from pathlib import Path
@@ -59,15 +58,6 @@ def test_its_own_tests_pass(node: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda source: str(source.name))
-def test_each_source_can_be_parsed_and_asks_for_nothing_that_is_not_there(node: Path, source: Path) -> None:
-    checked = run(node / "node", "--check", source)
-    assert checked.returncode == 0, checked.stderr
-    for name in re.findall(r"require\(\"([^\"]+)\"\)", source.read_text()):
-        exists = name == "vscode" or name.startswith("node:") or (EXTENSION / "src" / f"{name}.js").is_file()
-        assert exists, f"{source.name} requires {name}"
-
-
 def test_every_command_of_the_manifest_is_registered_and_every_registered_one_is_in_it(
     manifest: dict[str, Any],
 ) -> None:
@@ -106,14 +96,6 @@ def test_commands_that_draw_a_button_have_an_icon_of_vs_codes_own(manifest: dict
     ]
     assert drawn
     assert all(re.fullmatch(r"\$\([a-z-]+\)", icons[command]) for command in drawn)
-
-
-def test_nothing_that_is_shown_is_a_page_in_a_frame(manifest: dict[str, Any]) -> None:
-    # For those VS Code needs a service worker, which a browser may refuse it or give up on.
-    frames = re.compile(r"[wW]ebview|showPreview")
-    assert [source.name for source in SOURCES if frames.search(source.read_text())] == []
-    views = [view for container in manifest["contributes"]["views"].values() for view in container]
-    assert [view["id"] for view in views if view.get("type") == "webview"] == []
 
 
 def test_nothing_of_a_walkthrough_is_a_page_in_a_frame(walkthroughs: Path) -> None:
@@ -238,12 +220,6 @@ def test_settings_that_say_where_the_token_goes_are_no_workspaces_to_set(manifes
     assert used == {"dashboard", "relay", "tokenFile", "pyModules"}
 
 
-def test_the_icon_takes_the_themes_color() -> None:
-    icon = (EXTENSION / "media" / "ray.svg").read_text()
-    assert "currentColor" in icon
-    assert not re.search(r"#[0-9a-fA-F]{3,8}\b|rgb\(", icon)
-
-
 def test_the_lock_file_pins_the_packer_and_names_no_registry(manifest: dict[str, Any]) -> None:
     text = (EXTENSION / "package-lock.json").read_text()
     lock = json.loads(text)
@@ -286,10 +262,3 @@ def test_it_is_packed_the_same_twice_from_and_to_paths_with_spaces(node: Path, t
         "extension/package.nls.zh-cn.json",
         "extension/readme.md",
     }
-
-
-def test_packing_without_its_two_arguments_says_how(node: Path) -> None:
-    assert stat.S_IMODE((EXTENSION / "pack").stat().st_mode) & 0o111
-    done = run(EXTENSION / "pack", node)
-    assert done.returncode == 2
-    assert done.stderr == "usage: pack NODE_BIN_DIR OUTPUT.vsix\n"

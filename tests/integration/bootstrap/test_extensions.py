@@ -166,17 +166,6 @@ def test_one_that_the_gallery_lacks_is_named_and_the_others_are_had(
     assert str(extensions.variant).startswith("acme.bug 0.4.0; without acme.snake 1.2.3: ")
 
 
-def test_one_that_is_only_for_another_platform_counts_as_missing(
-    open_vsx: Gallery, tmp_path: Path, reported: list[str]
-) -> None:
-    full(open_vsx, tmp_path)
-    del open_vsx.served["/api/acme/snake/linux-x64/1.2.3"]
-    open_vsx.served["/api/acme/snake/1.2.3"] = open_vsx.served["/api/acme/snake/darwin-arm64/1.2.3"]
-    extensions = step(tmp_path, extension_gallery=open_vsx.url)
-    extensions.apply(reported.append)
-    assert [extension.id for extension in extensions.variant.extensions] == ["acme.bug"]
-
-
 def test_a_gallery_that_does_not_answer_is_said_once_and_the_cluster_stays_without(
     tmp_path: Path, reported: list[str]
 ) -> None:
@@ -205,13 +194,6 @@ def test_a_gallery_that_does_not_answer_is_said_once_and_the_cluster_stays_witho
         assert step(tmp_path, record=record, extension_gallery=url).check() == status
         record.unlink()
         assert step(tmp_path, ask=False, record=record, extension_gallery=url).variant == prepared.variant
-
-
-def test_a_gallery_in_trouble_is_asked_once_not_for_each(tmp_path: Path, reported: list[str]) -> None:
-    with gallery(trouble=503) as broken:
-        chosen = step(tmp_path, extension_gallery=broken.url).variant
-    assert len(broken.requests) == 1
-    assert "HTTP 503" in str(chosen)
 
 
 def test_a_gallery_that_says_nothing_keeps_nobody_waiting(tmp_path: Path) -> None:
@@ -251,36 +233,6 @@ def test_a_file_that_can_not_be_had_is_an_error_and_the_next_up_has_it(
     again.apply(reported.append)
     assert again.variant == extensions.variant
     assert again.check().condition is Condition.READY
-
-
-def test_what_a_cluster_was_made_with_counts_for_these_settings_and_digests_alone(
-    open_vsx: Gallery, tmp_path: Path, reported: list[str]
-) -> None:
-    full(open_vsx, tmp_path)
-    record, recorded = tmp_path / "extensions.json", tmp_path / "digests.json"
-    extensions = step(tmp_path, record=record, extension_gallery=open_vsx.url)
-    extensions.apply(reported.append)
-    made_with = record.read_text()
-
-    def used_with(**changed: str) -> list[str]:
-        settings = {"extension_gallery": open_vsx.url, **changed}
-        chosen = step(tmp_path, ask=False, record=record, recorded=recorded, **settings).variant
-        return [f"{extension.id} from {extension.source}" for extension in chosen.extensions]
-
-    (tmp_path / "cache" / "extensions").rename(tmp_path / "cache" / "elsewhere")
-    kept = [f"{id} from {open_vsx.url}" for id, _ in WANTED]
-    assert used_with() == kept
-    assert used_with(extension_gallery="http://another.test") == []
-    (tmp_path / "vsix").mkdir()
-    assert used_with(vsix_folder=str(tmp_path / "vsix")) == []
-    recorded.write_text(json.dumps({f"acme.bug-0.4.0-{PLATFORM}": "1" * 64}))
-    assert used_with() == []
-    recorded.unlink()
-    record.write_text(made_with.replace("0.4.0", "0.3.0"))
-    assert used_with() == []
-    for unreadable in (made_with[:-9], "[]", '{"extensions": [{}]}'):
-        record.write_text(unreadable)
-        assert used_with() == []
 
 
 def test_a_page_that_is_no_gallery_is_survived(

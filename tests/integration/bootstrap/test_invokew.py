@@ -101,15 +101,6 @@ def test_a_bundle_for_other_code_is_refused_before_anything_is_set_up(tmp_path: 
     assert not (checkout / ".venv").exists()
 
 
-def test_a_mirror_is_filled_with_a_bundle_for_another_platform_by_the_first_command(tmp_path: Path) -> None:
-    checkout = check_out(tmp_path / "a new checkout")
-    file = small(tmp_path, platform="linux/riscv64")
-    for name, error in ((file.name, "no-network"), ("nothing", "bad-bundle")):
-        command = ["mirror", "registry.test", "--bundle", name, "--json"]
-        done = run(checkout, *command, cwd=tmp_path, **NO_INDEX, PIP_FIND_LINKS="")
-        assert json.loads(done.stdout)["error"]["id"] == error
-
-
 def test_a_python_that_is_too_old_is_refused(checkout: Path, tmp_path: Path) -> None:
     done = run(checkout, "up", cwd=tmp_path, RAYSIDE_PYTHON="false")
     assert done.returncode == 3
@@ -190,15 +181,6 @@ def test_alone_it_lists_the_verbs(checkout: Path, tmp_path: Path) -> None:
     assert (alone.returncode, alone.stderr) == (0, "")
     assert alone.stdout == listed.stdout
     assert "breakpoints" in alone.stdout
-
-
-def test_what_python_has_compiled_of_a_verb_is_kept_for_the_next(checkout: Path, tmp_path: Path) -> None:
-    kept = checkout / "__pycache__"
-    shutil.rmtree(kept, ignore_errors=True)
-    run(checkout, "labs", "--help", cwd=tmp_path, PYTHONDONTWRITEBYTECODE="1")
-    assert not kept.exists()
-    run(checkout, "labs", "--help", cwd=tmp_path, PYTHONDONTWRITEBYTECODE="")
-    assert list(kept.glob("tasks.*.pyc"))
 
 
 def test_a_verb_and_an_option_that_do_not_exist_are_refused_as_the_docs_say(

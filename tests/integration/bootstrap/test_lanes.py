@@ -32,12 +32,6 @@ def test_it_meets_the_others(record_property):
     assert {file.name for file in HERE.iterdir()} >= {"kind", "ray"}
     record_property("figure", f"{FILE} was measured")
 """
-# Each of them says in which process it runs.
-NOTES = """
-@pytest.mark.parametrize("number", range(6))
-def test_it_notes_its_process(number):
-    HERE.joinpath(FILE + os.environ["PYTEST_XDIST_WORKER"]).touch()
-"""
 # What it has brought up is gone when its file is; that of one lane takes longer than pytest-xdist would wait.
 WAITS = """
 @pytest.fixture(scope="session", autouse=True)
@@ -101,15 +95,6 @@ def test_no_port_is_given_twice_nor_by_two_lanes(monkeypatch: pytest.MonkeyPatch
     assert [len({port % 3 for port in of_lane}) for of_lane in ports] == [1, 1, 1]
 
 
-def test_a_lane_has_one_process(project: Project) -> None:
-    folder = project(NOTES)
-    done = run(folder)
-    assert done.returncode == 0, done.stdout + done.stderr
-    notes = sorted(file.name for file in (folder / "there").iterdir())
-    assert [note.partition("gw")[0] for note in notes] == ["kind", "ray", "unit"], notes
-    assert {note.partition("gw")[2] for note in notes} == {"0", "1"}
-
-
 def test_the_lanes_run_side_by_side_and_one_line_counts_all(project: Project) -> None:
     done = run(project(MEETS))
     lines = done.stdout.splitlines()
@@ -118,14 +103,6 @@ def test_the_lanes_run_side_by_side_and_one_line_counts_all(project: Project) ->
     for file in FILES.values():
         assert f"{file} was measured" in lines
     assert any(re.match(r"\d+ s in all; ", line) for line in lines), done.stdout
-
-
-def test_what_fails_in_a_lane_is_shown_whole_and_fails_the_run(project: Project) -> None:
-    done = run(project("def test_it():\n    assert FILE != 'ray', 'for a reason'\n"))
-    assert done.returncode == 1
-    assert re.search(r"^E +AssertionError: for a reason$", done.stdout, re.MULTILINE)
-    assert re.search(r"^FAILED tests/browser/test_debugging.py::test_it", done.stdout, re.MULTILINE)
-    assert re.fullmatch(r"=+ 1 failed, 2 passed in [\d.]+s =+", done.stdout.splitlines()[-1])
 
 
 @pytest.mark.parametrize(
@@ -167,19 +144,6 @@ def test_the_gate_has_all_unit_tests_and_the_others_that_are_marked(project: Pro
     assert re.fullmatch(r"=+ 3 passed in [\d.]+s =+", done.stdout.splitlines()[-1]), done.stdout
 
 
-def test_each_test_is_in_one_of_the_shards(project: Project) -> None:
-    folder = project(NOTES)
-    for name in ("test_one.py", "test_two.py"):
-        (folder / "tests" / "unit" / name).write_text("def test_it(): pass\n")
-    passed = 0
-    for shard in ("1/2", "2/2"):
-        last = run(folder, *LANES, "--shard", shard).stdout.splitlines()[-1]
-        counted = re.fullmatch(r"=+ (\d+) passed in [\d.]+s =+", last)
-        assert counted, last
-        passed += int(counted[1])
-    assert passed == 20
-
-
 def test_what_failed_is_kept_in_a_file_and_named_where_it_passes_alone(project: Project) -> None:
     code = """
 def test_it_fails_once():
@@ -202,21 +166,6 @@ def test_it_fails_once():
     assert where.endswith(failures)
     assert re.fullmatch(r"=+ 1 passed in [\d.]+s =+", counted)
     assert "for a reason" in Path(failures).read_text()
-
-
-def test_a_file_that_can_not_be_collected_gets_no_second_look(project: Project) -> None:
-    folder = project("def test_it():\n    assert FILE != 'ray'\n")
-    (folder / "tests" / "unit" / "test_broken.py").write_text("import nothing_of_that_name\n")
-    failures = folder / "failures.txt"
-    assert run(folder, *LANES, "--failures", str(failures)).returncode != 0
-    assert "ERROR tests/unit/test_broken.py" in failures.read_text()
-    assert again(failures.read_text()) == []
-
-
-def test_a_second_look_that_skips_is_no_pass(project: Project) -> None:
-    folder = project("def test_it():\n    pytest.skip('no engine')\n")
-    look = ("--second-look", "--failures", str(folder / "failures.txt"))
-    assert run(folder, *look, tests=["tests/e2e"], CI="").returncode == 1
 
 
 def test_ctrl_c_ends_every_lane_and_each_removes_what_it_brought_up(project: Project) -> None:

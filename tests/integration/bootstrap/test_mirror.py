@@ -16,14 +16,12 @@ from typing import Protocol
 import pytest
 import yaml
 
-from bootstrap.bundle import layout
 from bootstrap.bundle.archive import Archive
 from bootstrap.bundle.manifest import IMAGES
 from bootstrap.bundle.opened import Bundle, this_platform, this_python, write
 from bootstrap.bundle.version import this_version
 from bootstrap.errors import BadBundle, LowDisk, NotMirrored, RegistryRefused, RegistryUnreachable
 from bootstrap.graph import check, up
-from bootstrap.registry import mirrored
 from bootstrap.registry import oras as client_program
 from bootstrap.registry.address import Address
 from bootstrap.registry.mirrored import fetch, listed, send
@@ -161,42 +159,6 @@ def test_all_of_a_bundle_goes_there_once_and_comes_back_as_it_was(
 
 
 @pytest.mark.usefixtures("login")
-def test_nodes_have_its_images_by_their_names(
-    shared: Served, bundle: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    mine = settings(shared, tmp_path)
-    document = fill(mine, bundle.archive.file, capsys)
-    images = document["images"]
-    assert [entry["name"] for entry in images] == [  # type: ignore[index]
-        f"{mine.mirror}/{image.reference}" for image in bundle.manifest.images
-    ]
-    registry = mirror_of(mine)
-    for image, entry in zip(bundle.manifest.images, images, strict=True):
-        name, _, tag = image.reference.rpartition(":")
-        repository = registry.address.repository(name)
-        text = registry.manifest(name, tag)
-        assert text
-        assert text == registry.manifest(name, entry["digest"])  # type: ignore[index]
-        for part in (image.config, *(layer.blob for layer in image.layers)):
-            kept = f"docker/registry/v2/repositories/{repository}/_layers/sha256/{part.digest}/link"
-            assert (shared.storage / kept).exists()
-
-
-@pytest.mark.usefixtures("login")
-def test_one_image_of_an_index_is_found_by_its_platform(
-    shared: Served, bundle: Bundle, tmp_path: Path
-) -> None:
-    registry = mirror_of(settings(shared, tmp_path))
-    send(registry, bundle, silent)
-    whole = f"sha256:{layout.blob_of(layout.everything(bundle.manifest, None)).digest}"
-    ray = f"sha256:{bundle.manifest.image('ray').manifest.digest}"
-    assert registry.digest_for(mirrored.REPOSITORY, whole, this_platform()) == ray
-    assert registry.digest_for(mirrored.REPOSITORY, whole, "linux/riscv64") is None
-    assert registry.digest_for(mirrored.REPOSITORY, ray, "linux/amd64") == ray
-    assert registry.digest_for(mirrored.REPOSITORY, ray, "linux/riscv64") is None
-
-
-@pytest.mark.usefixtures("login")
 def test_images_that_nodes_pull_themselves_stay_in_the_registry(
     shared: Served,
     bundle: Bundle,
@@ -278,28 +240,6 @@ def test_a_mirror_is_asked_once_for_each_code_and_then_the_record_is_enough(
     assert bundled(replace(nowhere, mirror="", source="auto"), record, Shell()).name == "mirror"
     with pytest.raises(InvalidSetting, match="no file with certificates"):
         bundled(replace(nowhere, mirror="elsewhere.test"), record, Shell())
-
-
-@pytest.mark.usefixtures("login")
-def test_two_who_fill_it_at_once_are_not_in_each_others_way(
-    shared: Served, bundle: Bundle, tmp_path: Path
-) -> None:
-    mine = settings(shared, tmp_path)
-    failures: list[BaseException] = []
-
-    def filling() -> None:
-        try:
-            send(mirror_of(mine), bundle, silent)
-        except BaseException as error:  # It is raised below, where it fails the test.
-            failures.append(error)
-
-    threads = [threading.Thread(target=filling) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    assert listed(mirror_of(mine), this_version(), this_platform()).manifest == bundle.manifest
 
 
 def test_the_password_is_of_a_helper_of_docker_too(
@@ -477,45 +417,6 @@ def test_a_bundle_that_is_there_loses_no_python_and_no_signature(
             assert made
 
 
-def test_a_bundle_that_can_not_be_read_there_is_replaced(bundle: Bundle, tmp_path: Path) -> None:
-    with served(tmp_path / "registry") as registry:
-        mine = settings(registry, tmp_path)
-        known = mirror_of(mine)
-        send(known, bundle, silent)
-        ray = f"sha256:{bundle.manifest.image('ray').manifest.digest}"
-        known.tag(mirrored.REPOSITORY, ray, mirrored.tag_of(this_version(), this_platform()))
-        with pytest.raises(NotMirrored, match="no bundle of Rayside's"):
-            listed(known, this_version(), this_platform())
-        mirror.fill(mine, Console(), mine.mirror, bundle.archive.file, bundles.Asked())
-        assert listed(known, this_version(), this_platform()).manifest == bundle.manifest
-
-
-def test_what_was_fetched_before_an_interruption_is_not_fetched_again(bundle: Bundle, tmp_path: Path) -> None:
-    with served(tmp_path / "registry") as registry:
-        mine = settings(registry, tmp_path)
-        send(mirror_of(mine), bundle, silent)
-        whole = listed(mirror_of(mine), this_version(), this_platform())
-        (node,) = (image for image in bundle.manifest.images if image.name == "node")
-        lost = node.layers[-1].blob
-        (data,) = registry.storage.glob(f"docker/registry/v2/blobs/sha256/*/{lost.digest}/data")
-        content = data.read_bytes()
-        data.write_bytes(b"")
-        with pytest.raises(RegistryRefused):
-            fetch(mirror_of(mine), whole, tmp_path / "file", tmp_path / "kept", silent)
-        kept = {path.name: path.stat().st_ino for path in (tmp_path / "kept/blobs/sha256").iterdir()}
-        assert kept
-        data.write_bytes(content)
-        moved: list[str] = []
-        mirror_of(mine).fetch(
-            mirrored.REPOSITORY, f"sha256:{node.manifest.digest}", tmp_path / "kept", moved.append
-        )
-        assert lost.digest[:12] in moved
-        assert not {digest[:12] for digest in kept} & {*moved}
-        fetch(mirror_of(mine), whole, tmp_path / "file", tmp_path / "kept", silent)
-        assert (tmp_path / "file").read_bytes() == bundle.archive.file.read_bytes()
-        assert not (tmp_path / "kept").exists()
-
-
 def test_a_disk_that_fills_up_is_said(bundle: Bundle, tmp_path: Path) -> None:
     """oras says it in these words, which are the system's."""
     program = tmp_path / "oras"
@@ -633,24 +534,6 @@ def test_each_refusal_is_in_its_words_with_the_one_thing_to_do(
     assert len(caught.value.message) < 600
 
 
-def test_one_that_is_busy_is_asked_again(scripted: Scripted) -> None:
-    asked: list[str] = []
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        asked.append(handler.command)
-        if len(asked) < 3:
-            says(handler, 429, Retry_After="1")
-        elif handler.command == "HEAD":
-            says(handler, 404)
-        elif handler.command == "POST":
-            says(handler, 202, Location="/v2/x/blobs/uploads/1")
-        else:
-            says(handler, 201, Location="/v2/x/blobs/1")
-
-    scripted(answer).require("x")
-    assert asked == ["HEAD", "HEAD", "HEAD", "POST", "PUT"]
-
-
 def test_one_that_never_answers_is_given_up(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_program, "_PATIENCE", 1.0)
     silence = threading.Event()
@@ -715,23 +598,6 @@ def test_a_password_goes_to_the_registry_and_to_nobody_it_points_to(
     assert set(seen) == {"none"}
 
 
-def test_no_proxy_is_asked_for_what_is_on_this_machine(
-    scripted: Scripted, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[str] = []
-
-    def note(handler: BaseHTTPRequestHandler) -> None:
-        seen.append(handler.path)
-        says(handler, 404)
-
-    proxy = scripted(note)
-    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
-        monkeypatch.setenv(name, f"http://{proxy.address.host}")
-    registry = scripted(lambda handler: says(handler, 404))
-    assert registry.manifest("x", "latest") is None
-    assert seen == []
-
-
 @pytest.mark.parametrize(
     ("refusal", "login", "told"),
     [("403 Blocked", "", "Blocked"), ("", "me:secret", "Proxy Authentication Required")],
@@ -747,29 +613,6 @@ def test_a_proxy_that_refuses_is_told_at_once(
             mirror_of(Settings(mirror="registry.test")).manifest("x", "latest")
     assert "HTTPS_PROXY" in caught.value.hint
     assert set(proxy.targets) == {"registry.test:443"}
-
-
-def test_the_authority_of_a_registry_is_that_of_all_to_whom_it_leads(
-    scripted: Scripted, tmp_path: Path
-) -> None:
-    """A company has its tokens and its storage on hosts of their own, under the same authority."""
-    files = self_signed("localhost", tmp_path)
-    asked: list[str] = []
-
-    def tokens(handler: BaseHTTPRequestHandler) -> None:
-        asked.append(handler.path)
-        says(handler, 200, b'{"token": "t0ken"}')
-
-    where = scripted(tokens, files).address.host
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        if handler.headers.get("Authorization") == "Bearer t0ken":
-            says(handler, 404)
-        else:
-            says(handler, 401, WWW_Authenticate=f'Bearer realm="https://{where}/token",service="r"')
-
-    assert scripted(answer, files).manifest("x", "latest") is None
-    assert asked == ["/token?scope=repository%3Ax%3Apull&service=r"]
 
 
 @pytest.mark.parametrize(

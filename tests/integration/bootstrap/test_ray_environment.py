@@ -75,19 +75,6 @@ def test_one_that_was_killed_half_way_is_made_anew_and_its_builder_ended(
     subprocess.run([environment.programs / "python", "-c", "import websocket"], check=True)
 
 
-def test_of_two_builds_at_once_the_second_finds_the_work_done(environment: RayEnvironment) -> None:
-    build = (
-        "import sys; from pathlib import Path; from bootstrap.shell import Shell;"
-        "from bootstrap.steps.ray_environment import RayEnvironment;"
-        "RayEnvironment(Shell(), Path(sys.argv[1]), Path(sys.argv[2])).apply(print)"
-    )
-    command = [sys.executable, "-c", build, str(environment.cache_folder), str(environment.lock_file)]
-    both = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    outputs = [process.communicate(timeout=120)[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0]
-    assert sorted("downloading" in text for text in outputs) == [False, True]
-
-
 def test_a_download_with_another_hash_is_refused(environment: RayEnvironment) -> None:
     text = environment.lock_file.read_text()
     broken = "\n".join(

@@ -152,37 +152,8 @@ def test_it_is_said_which_of_two_joined_programs_failed() -> None:
         Shell().run(python("raise SystemExit(4)"), feed=python("print('x' * 3_000_000)"))
 
 
-def test_an_interrupt_ends_both_of_two_joined_programs() -> None:
-    runner = Shell()
-    sleep = "import time; time.sleep(600)"
-    timer = threading.Timer(0.5, runner.interrupt)
-    timer.start()
-    began = time.monotonic()
-    with pytest.raises(Interrupted):
-        runner.run(python(sleep), feed=python(sleep))
-    assert time.monotonic() - began < 10
-    timer.join()
-
-
 def _is_gone(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
-
-
-def test_a_process_is_alive_until_the_last_of_its_threads_has_ended() -> None:
-    # As one that was killed is for a moment: its main thread is a zombie, and its files are still open.
-    code = (
-        "import ctypes, threading, time; threading.Thread(target=time.sleep, args=(60,)).start(); "
-        "ctypes.CDLL(None).pthread_exit(None)"
-    )
-    with subprocess.Popen([sys.executable, "-c", code]) as process:
-        try:
-            created = processes.created(process.pid)
-            status = psutil.Process(process.pid).status
-            assert until(status, lambda now: now == psutil.STATUS_ZOMBIE, 60) == psutil.STATUS_ZOMBIE
-            assert processes.alive(process.pid, created)
-        finally:
-            process.kill()
-        assert until(lambda: processes.alive(process.pid, created), lambda alive: not alive, 60) is False

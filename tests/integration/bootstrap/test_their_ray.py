@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -22,7 +20,7 @@ from bootstrap.step import until
 from bootstrap.steps import marks
 from rayside.ray.state import Dashboard
 from tests.http_servers import answering, says
-from tests.integration.conftest import Rayside, apart
+from tests.integration.conftest import Rayside
 from tests.integration.sshd import HOST, sshd
 from tests.integration.their_ray import HEAD, WORKER, TheirRay, their_ray
 from tests.patience import PATIENCE
@@ -48,19 +46,6 @@ TOKEN = "their-token-" + "x" * 20
 def theirs() -> Iterator[TheirRay]:
     with their_ray() as ray:
         yield ray
-
-
-@pytest.fixture
-def user() -> Iterator[Rayside]:
-    """Provides one who has no cluster yet; nothing of theirs may be left afterwards."""
-    folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
-    folder.rmdir()
-    rayside = Rayside(apart(folder, workspace=False))
-    yield rayside
-    done = rayside.run("down")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert not folder.exists()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def program(folder: Path, text: str) -> Path:

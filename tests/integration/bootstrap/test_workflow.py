@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from pathlib import Path
@@ -11,10 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from bootstrap.settings import ROOT, Settings
-from bootstrap.shell import Shell
-from bootstrap.sources.go import Go, GoPrograms
-from bootstrap.step import Condition
+from bootstrap.settings import ROOT
+from tests.go_programs import built
 
 pytestmark = pytest.mark.gate
 
@@ -35,17 +32,6 @@ def test_it_may_read_the_code_and_no_more_and_every_job_ends() -> None:
 def test_an_action_of_others_would_be_pinned_by_its_commit() -> None:
     for _, step in STEPS:
         assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", step.get("uses", f"none@{'0' * 40}")), step
-
-
-def test_what_moves_is_what_its_first_lines_say() -> None:
-    moving = {job["runs-on"] for job in JOBS.values()}
-    for job in JOBS.values():
-        images = [job.get("container", {}), *job.get("services", {}).values()]
-        moving |= {each["image"] for each in images if each and "@sha256:" not in each["image"]}
-    # Of what a step fetches itself only `npm ci` has a lock file.
-    fetches = r"\b(?:apt-get|npm (?!ci\b)\w+|npx|pip3?|pipx|uvx|curl|wget|docker|go (?:install|run))(?= )"
-    moving |= {word for _, step in STEPS for word in re.findall(fetches, step.get("run", ""))}
-    assert set(re.findall(r"^# - (.+?): ", TEXT.partition("\nname:")[0], re.M)) == moving
 
 
 def test_pull_requests_run_what_ci_is_and_the_night_runs_the_rest() -> None:
@@ -104,20 +90,9 @@ def test_every_other_step_is_a_script_that_bash_reads() -> None:
         subprocess.run(["bash", "-n", "-c", step["run"]], check=True, capture_output=True)
 
 
-def test_the_tool_that_builds_the_devcontainer_is_pinned() -> None:
-    lock = json.loads((ROOT / "tests" / "e2e" / "devcontainer" / "package-lock.json").read_text())
-    assert lock["packages"]["node_modules/@devcontainers/cli"]["integrity"]
-
-
 def test_actionlint_finds_nothing() -> None:
-    cache, shell = Settings().cache_folder, Shell()
-    go = Go(shell, cache)
-    builds = (("actionlint", "github.com/rhysd/actionlint/cmd/actionlint"),)
-    lint = GoPrograms(shell, go, cache, "actionlint", "actionlint", "actionlint", "1.7.7", builds)
-    for step in (go, lint):
-        if step.check().condition is Condition.MISSING:
-            step.apply(lambda _: None)
+    lint = built("actionlint", "github.com/rhysd/actionlint/cmd/actionlint", "1.7.7")
     # Without the linters of other languages, which a machine may or may not have.
-    command = [str(lint.folder / "actionlint"), "-no-color", "-shellcheck=", "-pyflakes="]
+    command = [str(lint), "-no-color", "-shellcheck=", "-pyflakes="]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr

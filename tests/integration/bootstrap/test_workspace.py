@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
-import re
 import subprocess
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,24 +17,36 @@ import psutil
 import pytest
 import requests
 
-from bootstrap import cache, graph, processes
+from bootstrap import graph, processes
 from bootstrap.errors import NoNetwork
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
-from bootstrap.sources.extensions import this_platform
 from bootstrap.step import Condition
 from bootstrap.steps import marks
 from bootstrap.steps.workspace import FOLDER, WorkspaceFiles
 from bootstrap.targets.local import Local
 from rayside.console import Console
-from rayside.errors import Interrupted
-from tests.at_once import AT_ONCE
-from tests.integration import wrong_passwords
-from tests.integration.conftest import Rayside, apart, free_ports, of_each
+from tests.integration.conftest import Rayside, apart, of_each
 from tests.integration.listeners import listeners
 from tests.integration.vsix import vsix
 from tests.patience import PATIENCE
 from tests.targets import local_target
+
+A_MINUTE, AN_HOUR = 2, 12
+LIMITED = "Login rate limited"
+
+
+def are_throttled(login: Callable[[str], str], password: str) -> None:
+    """Asserts the limits of a workspace where nobody has tried yet; `login` returns its answer's text."""
+    began, tried = time.monotonic(), 0
+    while LIMITED not in login("wrong"):
+        tried += 1
+        elapsed = time.monotonic() - began
+        # Each limit gives back, evenly, what it has taken.
+        assert tried <= A_MINUTE + AN_HOUR + elapsed * A_MINUTE / 60 + elapsed * AN_HOUR / 3600
+    assert tried >= A_MINUTE + AN_HOUR
+    assert LIMITED in login(password)
+
 
 # A command that starts a workspace ends before it; here the tests do, and would be told of it.
 pytestmark = pytest.mark.filterwarnings(
@@ -235,7 +245,7 @@ def test_the_password_opens_it_and_a_wrong_one_does_not(workspace: Workspace) ->
 
 def test_after_some_wrong_passwords_even_the_right_one_has_to_wait(workspace: Workspace) -> None:
     workspace.restart()
-    wrong_passwords.are_throttled(lambda password: workspace.login(password)[1].text, workspace.password)
+    are_throttled(lambda password: workspace.login(password)[1].text, workspace.password)
     workspace.restart()
     assert workspace.login(workspace.password)[1].status_code == 302
 
@@ -253,16 +263,6 @@ def test_one_that_was_killed_is_started_again(workspace: Workspace) -> None:
     changed = workspace.up()
     assert [name for name, was_made in changed.items() if was_made] == ["workspace"]
     assert workspace.target.workspace_here.check().condition is Condition.READY
-
-
-def test_another_port_is_where_it_then_listens(workspace: Workspace) -> None:
-    (port,) = free_ports(1)
-    changed = workspace.up(workspace_port=port)
-    assert changed["workspace"] is True
-    assert requests.get(f"http://127.0.0.1:{port}/healthz", timeout=PATIENCE).ok
-    with pytest.raises(requests.ConnectionError):
-        requests.get(f"{workspace.url}/healthz", timeout=PATIENCE)
-    workspace.up()
 
 
 def test_what_its_user_set_and_installed_stays(workspace: Workspace, tmp_path: Path) -> None:
@@ -302,43 +302,7 @@ def test_without_a_registry_it_says_how_to_do_without(
     assert workspace_files.check().condition is Condition.MISSING
 
 
-def test_ctrl_c_ends_it_and_another_commands_down_does_not(workspace: Workspace, tmp_path: Path) -> None:
-    shell = Shell()
-    workspace_files = files(workspace, tmp_path / "cache", shell)
-    begun, ended = threading.Event(), threading.Event()
-    raised: list[BaseException] = []
-
-    def make() -> None:
-        try:
-            workspace_files.apply(lambda _: begun.set())
-        except BaseException as error:
-            raised.append(error)
-        ended.set()
-
-    threading.Thread(target=make, daemon=True).start()
-    assert begun.wait(60)
-    files(workspace, tmp_path / "cache", Shell()).undo(lambda _: None)
-    assert processes.marked(cache.MARK, str(workspace_files.folder))
-    began = time.monotonic()
-    shell.interrupt()
-    assert ended.wait(10)
-    assert time.monotonic() - began < AT_ONCE
-    assert [type(error) for error in raised] == [Interrupted]
-    assert workspace_files.check().condition is Condition.MISSING
-    assert processes.marked(cache.MARK, str(workspace_files.folder)) == []
-
-
 # --- the verb ----------------------------------------------------------------------------
-
-
-def test_open_without_a_cluster_says_what_to_do(workspace: Workspace) -> None:
-    (port,) = free_ports(1)
-    nobody = replace(
-        workspace.settings, state_folder=Path(f"/tmp/rs-none-{port}"), dashboard_port=port, vsix_folder=""
-    )
-    error = Rayside(nobody).json("open", code=4)["error"]
-    assert error["id"] == "not-running"
-    assert error["hint"] == "./invokew up starts one"
 
 
 def test_open_leads_to_the_files_of_the_newest_job(workspace: Workspace, tmp_path: Path) -> None:
@@ -361,7 +325,3 @@ def test_open_leads_to_the_files_of_the_newest_job(workspace: Workspace, tmp_pat
     error = rayside.json("open", code=4)["error"]
     assert error["id"] == "not-running"
     assert "the browser workspace does not run: port" in error["message"]
-
-
-def test_this_platform_is_named_as_galleries_name_it() -> None:
-    assert re.fullmatch(r"(linux|darwin)-(x64|arm64)", this_platform())

@@ -449,27 +449,6 @@ def test_exceptions_that_a_task_does_not_catch_stop_where_they_are_raised(
     assert "ended ZeroDivisionError ValueError 0" in up.run("logs", "--job", job).stdout
 
 
-def test_an_exception_is_shown_with_its_name_and_message(up: Rayside, tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(RAISES)
-    job = submit(up, tmp_path, "--debug", modules=())
-    terminal = Screen(str(ROOT / "invokew"), "debug", "--job", job, "--exceptions", env=up.environment)
-    try:
-        assert "stopped (exception: ZeroDivisionError: division by zero)" in terminal.until(PROMPT)
-        terminal.type("continue\r")
-        assert "stopped (exception: ValueError: 20 are left)" in terminal.until(PROMPT)
-        terminal.type("continue\r")
-        terminal.until("ended: SUCCEEDED")
-    finally:
-        terminal.close()
-
-
-def test_without_the_option_no_exception_stops(up: Rayside, tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(RAISES)
-    job = submit(up, tmp_path, "--debug", modules=())
-    result = up.json("debug", "--job", job, cwd=tmp_path)
-    assert result == {"stopped": [], "job": {"submission_id": job, "status": "SUCCEEDED"}}
-
-
 EARLY = """\
 import os, subprocess, sys
 first = 1  # first

@@ -141,19 +141,6 @@ def test_a_window_that_is_closed_lets_every_task_go_on(screen: Open, number: int
     terminal.until("PRINTED [['result 6']]")
 
 
-def test_ctrl_c_drops_a_line_that_was_begun(screen: Open) -> None:
-    terminal = screen(TASK)
-    terminal.until(PROMPT)
-    terminal.type("p numb")
-    terminal.until("p numb")
-    terminal.type("\x03")
-    terminal.until(PROMPT)
-    terminal.type("p numbers\r")
-    assert "[0, 1, 2, 3]" in terminal.until(PROMPT)
-    terminal.type("c\r")
-    terminal.until("LEFT 0")
-
-
 def test_ctrl_c_while_a_task_runs_returns_to_the_prompt(screen: Open) -> None:
     terminal = screen(BUSY)
     terminal.until(PROMPT)
@@ -180,37 +167,3 @@ def test_words_are_completed(screen: Open) -> None:
     assert "-> 0  my_task" in terminal.until(PROMPT)
     terminal.type("c\r")
     terminal.until("LEFT 0")
-
-
-# A signal as soon as the prompt stands, before the wait for a key or in it. In a hook that is Python it would
-# be noticed: this one is not.
-AT_ONCE = """\
-import os, readline, signal, threading
-from rayside.signals import signals_noticed
-
-lock = threading.Lock()
-lock.acquire()
-
-def send():
-    while True:
-        lock.acquire()
-        os.kill(os.getpid(), signal.SIGINT)
-
-threading.Thread(target=send, daemon=True).start()
-readline.set_pre_input_hook(lock.release)
-with signals_noticed():
-    for number in range(100):
-        try:
-            input(f"prompt {number}")
-        except KeyboardInterrupt:
-            pass
-print("ALL NOTICED")
-"""
-
-
-def test_a_ctrl_c_in_the_moment_before_the_wait_for_a_key_is_noticed() -> None:
-    terminal = Screen(sys.executable, "-c", AT_ONCE)
-    try:
-        terminal.until("ALL NOTICED")
-    finally:
-        terminal.close()

@@ -348,36 +348,6 @@ async def test_breakpoints_set_later_reach_every_thread_that_runs_already(
     ended(debugger)
 
 
-RAISES = """\
-import ray
-
-@ray.remote
-def work(n):
-    factor = n + 1
-    raise ValueError(factor)  # raises
-
-ray.init()
-try:
-    ray.get(work.remote(1))
-except ValueError as error:
-    print(f"caught {error}")
-"""
-
-
-@pytest.mark.parametrize(
-    ("post_mortem", "exception_filter"), [(True, "uncaught"), (False, "userUnhandled"), (False, "raised")]
-)
-async def test_an_exception_stops_where_it_was_raised(
-    up: Rayside, tmp_path: Path, post_mortem: bool, exception_filter: str
-) -> None:
-    debug = Debug(attach_timeout=PATIENCE, post_mortem=post_mortem)
-    debugger = await debugged(up, tmp_path, RAISES, debug=debug, exception_filters=[exception_filter])
-    assert "caught" in ended(debugger)
-    # debugpy says that a frame is the current one where it shows the whole traceback below it.
-    stops = [(name.removesuffix(" (Current frame)"), number) for _, name, number in debugger.stops]
-    assert ("work", line(RAISES, "raises")) in stops
-
-
 TIMED = """\
 import time
 import ray
@@ -482,44 +452,6 @@ async def test_py_modules_of_the_driver_and_of_a_task_do_not_lose_the_hook(
     debugger = await debugged(up, code, program, markers=["work"])
     assert "result 7 7" in ended(debugger)
     assert [name for _, name, _ in debugger.stops] == ["work", "work"]
-
-
-async def test_what_the_job_and_the_driver_both_set_is_refused_as_without_a_debugger(
-    up: Rayside, tmp_path: Path
-) -> None:
-    program = "import ray\nray.init(runtime_env={'env_vars': {'WORD': 'driver'}})\n"
-    runtime_env = {"env_vars": {"WORD": "job"}}
-
-    debug = Debug(attach_timeout=0)
-    debugger = await debugged(up, tmp_path, program, debug=debug, runtime_env=runtime_env)
-    assert "Failed to merge the Job's runtime env" in ended(debugger, "FAILED")
-
-
-SHELL = """\
-import os
-import ray
-
-@ray.remote
-def work():
-    return os.environ.get("MINE")  # work
-
-ray.init()
-print(f"result {ray.get(work.remote())}")
-"""
-
-
-async def test_a_shell_script_has_its_tasks_debugged_and_the_jobs_own_hook_runs(
-    up: Rayside, tmp_path: Path
-) -> None:
-    (tmp_path / "run.sh").write_text("exec python program.py\n")
-    (tmp_path / "own.py").write_text("import os\ndef hook():\n    os.environ['MINE'] = 'ran'\n")
-
-    own = {"worker_process_setup_hook": "own.hook"}
-    debugger = await debugged(
-        up, tmp_path, SHELL, markers=["work"], entrypoint="bash run.sh", runtime_env=own
-    )
-    assert "result ran" in ended(debugger)
-    assert [name for _, name, _ in debugger.stops] == ["work"]
 
 
 @pytest.mark.parametrize(

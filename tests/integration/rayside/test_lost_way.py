@@ -21,7 +21,6 @@ from rayside.client.commands import Place
 from rayside.client.events import JobState, Notice, Stop
 from rayside.client.session import AttachOptions
 from rayside.client.session import Session as OurSession
-from rayside.dap.additions import BEAT
 from rayside.dap.client import Client
 from rayside.errors import AttachFailed, RequestFailed
 from rayside.reach.patience import Patience
@@ -30,7 +29,7 @@ from rayside.reach.supervisor import Forward, Port
 from rayside.relay.config import digest_of
 from rayside.relay.server import Relay
 from tests.integration.rayside.test_relay_faults import AGAIN, LINE, ONCE, is_well, resume
-from tests.integration.relay_debuggees import TOKEN, Session, Setting, Wire, relay_over
+from tests.integration.relay_debuggees import TOKEN, Session, Setting, relay_over
 from tests.integration.scripted_kubectl import Pod, ScriptedKubectl, scripted_kubectl
 from tests.integration.sshd import HOST, Sshd, sshd
 
@@ -285,23 +284,6 @@ async def test_a_relay_that_does_not_come_back_ends_the_session_with_that_reason
 
 
 @pytest.mark.parametrize("kind", ["ssh", "pod"])
-async def test_an_editor_comes_back_less_and_less_often_to_a_relay_that_drops_it(
-    tmp_path: Path, path: None, kubectl: ScriptedKubectl, kind: str
-) -> None:
-    async with by_ssh(tmp_path) if kind == "ssh" else by_pod(tmp_path, kubectl) as setting:
-        session = await setting.attach()
-        for seconds in (1, 2):
-            began = time.monotonic()
-            for dropped in setting.relay.sessions:
-                assert dropped.editor is not None
-                dropped.editor.drop()
-            await told(session)
-            assert time.monotonic() - began >= seconds
-            session = await again(setting, session)
-        session.client.close()
-
-
-@pytest.mark.parametrize("kind", ["ssh", "pod"])
 async def test_when_a_forward_ends_its_editor_is_told_and_the_task_goes_on(
     tmp_path: Path, path: None, kubectl: ScriptedKubectl, kind: str
 ) -> None:
@@ -345,22 +327,6 @@ async def test_whoever_comes_while_the_way_is_lost_keeps_the_task(
         with pytest.raises(AttachFailed, match="Rayside has debugged this since"):
             await again(setting, session)
         await resume(colleague, stop, process)
-
-
-async def test_an_editor_that_nothing_is_heard_of_is_in_nobodys_way(tmp_path: Path) -> None:
-    async with relay_over(tmp_path, every=0.1, away=10 * LONG) as setting:
-        session, wire = await setting.attach(), await Wire.open(setting.port)
-
-        async def debugger() -> Any:
-            return (await wire.ask("debugger", token=TOKEN))["body"]["debugger"]
-
-        assert (await debugger())["client"] == "Rayside"
-        for _ in range(2):
-            session.client._write({"seq": 0, "type": "event", "event": BEAT})
-            await session.event(BEAT)
-            while await debugger() is not None:
-                await asyncio.sleep(0.01)
-        await wire.close()
 
 
 # --- frozen ------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from rayside.dap.framing import Message
 from rayside.dap.paused_task import PausedTask
 from rayside.errors import NotRunning, RequestFailed
 from rayside.relay import comparison
-from rayside.worker.evaluated.shown import LONGEST
 from rayside.worker.redaction import REDACTED
 from tests.integration.rayside.test_relay_evaluate import cancels
 from tests.integration.rayside.test_relay_scripted import scripted
@@ -30,14 +29,6 @@ from tests.patience import PATIENCE
 PROGRAM = """\
 import math, os, threading, time
 
-class Large:
-    def __repr__(self):
-        return "x" * 2**30
-
-class Bad:
-    def __repr__(self):
-        raise LookupError
-
 class Slow:
     def __repr__(self):
         while True:
@@ -47,9 +38,6 @@ def work(rank):
     loss = [0.5, 0.25, math.nan, 0.5, 90.0, 0.5, 0.25][rank]
     rows = list(range(3 if rank else 4))
     api_key = "sk-live-0123456789abcdef"
-    class Own(list):
-        def __len__(self): raise ValueError
-        def __iter__(self): raise ValueError
     print("works", flush=True)
     return loss
 
@@ -202,18 +190,11 @@ async def test_where_nothing_is_stopped_it_says_so(tmp_path: Path) -> None:
     ("expression", "message"),
     [
         ("loss +", "it is no Python expression: invalid syntax"),
-        ("loss = 1", "it is no Python expression"),
-        ("1), (2", "it is no Python expression: unmatched ')'"),
-        ("await loss", "it is no Python expression: 'await' outside function"),
         ("", "there is no expression"),
-        (" \n", "there is no expression"),
-        ("loss\0", "it is no Python expression"),
-        ("'" + "x" * 20_000 + "'", "the expression has 20,002 characters"),
         ("x" * 4_001, "and may have 4,000"),
         (7, "`expression` has to be a text"),
-        (None, "`expression` has to be a text"),
     ],
-    ids=range(11),
+    ids=range(4),
 )
 async def test_what_is_no_expression_is_told_before_anybody_is_asked(
     expression: object, message: str
@@ -227,36 +208,6 @@ async def test_what_is_no_expression_is_told_before_anybody_is_asked(
         assert response["success"] is False
         assert message in response["message"]
         assert len(debuggee.received("evaluate")) == before
-
-
-async def test_what_is_very_large_or_raises_is_cut_where_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A busy machine needs seconds to make a GiB; how long is waited for is another test's subject.
-    monkeypatch.setattr(comparison, "ANSWERING", 60.0)
-
-    async with relay_over(tmp_path) as setting:
-        editor, _ = await stopped(setting, 1)
-        for expression, shown, more in (
-            ("Large()", f"{'x' * 497}...", {"kind": "object", "type": "__main__.Large"}),
-            ("'x' * 2**29", f"'{'x' * 496}...", {"kind": "text", "size": 2**29}),
-            ("Bad()", "<a __main__.Bad, whose repr raises LookupError>", {}),
-            ("list(range(10**6))", "[0, 1, 2, 3, 4, 5, ...]", {"size": 10**6, "sample": 100_000}),
-            ("Own([1, math.nan])", "Own([1, nan])", {"kind": "container", "size": 2, "nan": 1}),
-            ("1 << 10**7", "an int of 10,000,001 bits", {"kind": "number"}),
-            ("exit()", "SystemExit: None", {"kind": "error", "type": "SystemExit"}),
-            ("nothing", "NameError: name 'nothing' is not defined", {"kind": "error"}),
-            ("[n for n in rows if n < len(rows)]", "[0, 1, 2, 3]", {"kind": "container"}),
-            ("'\\x1b[2J' + '\\u202e'", "'\\x1b[2J\\u202e'", {"size": 5}),
-        ):
-            answer = await compared(setting.port, expression)
-            assert (answer["tasks"], answer["failed"]) == (1, []), expression
-            value = answer["groups"][0]["value"]
-            assert value["shown"] == shown
-            assert {name: value.get(name) for name in more} == more
-            assert "digest" not in value
-            assert len(value["shown"]) <= LONGEST
-        await editor.client.disconnect()
 
 
 async def test_a_repr_that_hangs_is_interrupted_and_the_others_are_told(
@@ -340,20 +291,6 @@ async def test_an_editors_evaluation_is_left_alone_and_its_task_named(
         await editor.client.disconnect()
 
 
-async def test_what_waits_behind_an_evaluation_does_not_hold_its_task(tmp_path: Path) -> None:
-    async with relay_over(tmp_path) as setting:
-        editor, (stop,) = await stopped(setting, 1)
-        first = await editor.begin(stop, endless := "[y for y in iter(int, 1)]")
-        queued = {"expression": endless, "frameId": (await editor.frames(stop))[0]["id"]}
-        second = asyncio.ensure_future(editor.client.answer("evaluate", queued))
-        await editor.threads()  # the relay has had what was sent before
-        await editor.resume(stop)
-        for evaluation in (first, second):
-            assert "KeyboardInterrupt" in str(await asyncio.wait_for(evaluation, PATIENCE))
-        await editor.event("stopped", threadId=stop["threadId"])
-        await editor.client.disconnect()
-
-
 async def test_an_editor_can_cancel_it(tmp_path: Path) -> None:
     async with relay_over(tmp_path) as setting:
         editor, _ = await stopped(setting, 1)
@@ -428,7 +365,7 @@ async def test_a_secret_that_a_cut_would_go_through_is_masked_whole(tmp_path: Pa
     class Within(Custom):
         def __repr__(self): return "x" * 150 + texts[0] + "y" * 5_000
 """
-    program = PROGRAM.replace("    class Own", f"{secrets}    class Own").replace(
+    program = PROGRAM.replace('    print("works"', f'{secrets}    print("works"').replace(
         "def work", "SHORT = MY_PASSWORD = 'p4ssw0rd' * 11\ndef work"
     )
     stop = program.splitlines().index("    return loss") + 1
@@ -511,27 +448,6 @@ async def test_what_a_strange_process_says_is_bounded_and_cleaned() -> None:
         assert value["shown"].isprintable()
         assert group["tasks"][0]["thread"] == "t\\x1b[2J\\n"
         assert not {"number", "nan", "more"} & set(value)
-
-
-async def test_a_task_that_has_gone_on_before_it_answers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison, "ANSWERING", 1.0)
-
-    async with scripted() as setting:
-        (debuggee,) = setting.debuggees
-        session = await setting.attach()
-        await setting.stopped(session)
-        asked = len(debuggee.received("stackTrace"))
-        debuggee.deaf_to = {"stackTrace"}
-        asking = asyncio.ensure_future(compared(setting.port, "x"))
-        while len(debuggee.received("stackTrace")) == asked:
-            await asyncio.sleep(0.01)
-        debuggee.say({"event": "continued", "body": {"threadId": 1, "allThreadsContinued": True}})
-        await session.event("continued")
-        answer = await asking
-        assert (answer["tasks"], [failed["why"] for failed in answer["failed"]]) == (
-            0,
-            ["it has gone on meanwhile"],
-        )
 
 
 async def test_what_waits_for_a_debugger_is_named_and_not_asked() -> None:

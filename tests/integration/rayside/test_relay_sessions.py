@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,16 +53,6 @@ async def test_each_of_three_editors_has_the_debuggees_of_its_job_and_one_withou
             await session.nothing("stopped", 0.05)
             await session.nothing("terminated", 0)
         assert [debuggee.connections for debuggee in setting.debuggees] == [1, 1, 1]
-
-
-async def test_ray_is_asked_once_a_look_however_many_editors_there_are() -> None:
-    async with scripted() as setting:
-        for job in ("", ONE, TWO, THREE):
-            await setting.attach(job=job)
-        before = len(setting.discovery.looks)
-        await setting.looked(5)
-        looks = setting.discovery.looks[before:]
-        assert min(after - earlier for earlier, after in pairwise(looks)) > 0.15
 
 
 async def test_an_editor_for_one_job_takes_its_stopped_task_from_the_one_for_all_and_gives_it_back() -> None:

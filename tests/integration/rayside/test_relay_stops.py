@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -372,22 +371,6 @@ async def test_a_filter_that_can_have_no_condition_is_not_verified(tmp_path: Pat
         assert await process.end() == ["ready", "done"]
 
 
-async def test_a_later_task_that_can_have_no_condition_is_told(tmp_path: Path) -> None:
-    async with relay_over(tmp_path) as setting:
-        options = [{"filterId": "userUnhandled", "condition": "x"}]
-        requests = {"setExceptionBreakpoints": {"filters": [], "filterOptions": options}}
-        # It listens, and runs before anybody attaches.
-        script = LACKS.replace(
-            'print("done', 'input = sys.stdin.read\nimport time\ntime.sleep(30)\nprint("done'
-        )
-        (process,) = await setting.cluster.start("import sys\n" + script, waits=False)
-        await process.until_printed()
-        editor = await setting.attach(requests=requests)
-        output = await editor.event("output", category="console")
-        assert output["output"].startswith("the filter userUnhandled: The debugpy of a task can give")
-        await editor.nothing("output", 0.1, category="console")
-
-
 # --- what editors ask and are told -------------------------------------------------------
 
 
@@ -420,20 +403,6 @@ async def test_locations_of_no_lines_are_refused(tmp_path: Path, where: dict[str
             await editor.request("breakpointLocations", source={"path": "/a.py"}, **where)
 
 
-async def test_each_of_several_requests_in_flight_is_answered_as_it_turns_out(tmp_path: Path) -> None:
-    async with relay_over(tmp_path) as setting:
-        await setting.cluster.start(LOOP)
-        editor = await setting.attach({"job.py": [7]})
-        await editor.event("stopped")
-        source = {"path": str(setting.cluster.here / "job.py")}
-        requested = [[{"line": 7}], [{"line": 7, "condition": "0"}], [{"line": 7}, {"line": 3}]]
-        answers = await asyncio.gather(
-            *(editor.request("setBreakpoints", source=source, breakpoints=specs) for specs in requested)
-        )
-        verified = [[each["verified"] for each in answer["breakpoints"]] for answer in answers]
-        assert verified == [[True], [True], [True, True]]
-
-
 async def test_launch_is_answered_with_what_to_do(tmp_path: Path) -> None:
     async with relay_over(tmp_path) as setting:
         wire = await Wire.open(setting.port)
@@ -442,13 +411,3 @@ async def test_launch_is_answered_with_what_to_do(tmp_path: Path) -> None:
         assert '"request": "attach"' in answer["message"]
         assert "./invokew submit --debug" in answer["message"]
         await wire.close()
-
-
-async def test_the_first_stop_has_its_job_also_where_the_editor_asked_for_none(tmp_path: Path) -> None:
-    async with relay_over(tmp_path) as setting:
-        (process,) = await setting.cluster.start(LOOP)
-        # As Ray lists a worker before its first task.
-        process.debuggee = replace(process.debuggee, job_id="")
-        editor = await setting.attach({"job.py": [7]})
-        ray = (await editor.event("stopped"))["ray"]
-        assert (ray["jobId"], ray["submissionId"]) == ("01000000", "submission-of-01000000")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
-import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from bootstrap.step import until
 from rayside.dap.client import Client
 from rayside.errors import RequestFailed
 from rayside.relay.remote_calls import FIRST
-from tests.integration.conftest import Rayside, apart
+from tests.integration.conftest import Rayside
 from tests.integration.relay_debuggees import Session
 from tests.integration.their_ray import WORKER, their_ray
 from tests.patience import PATIENCE
@@ -315,18 +313,6 @@ def main():
 ray.init()
 main()  # program
 """
-
-
-@pytest.fixture
-def user() -> Iterator[Rayside]:
-    """Provides one who has no cluster yet."""
-    folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
-    folder.rmdir()
-    rayside = Rayside(apart(folder, workspace=False))
-    yield rayside
-    done = rayside.run("down")
-    shutil.rmtree(folder, ignore_errors=True)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.timeout(900)

@@ -178,23 +178,3 @@ def test_people_are_told_in_two_lines(beside: Beside, code: Path) -> None:
     debug = ["--debug", "--attach-timeout", "0", "--entrypoint", "sh -c 'uv --version'"]
     done = beside.run(*debug, cwd=code / "program")
     assert done.stdout.splitlines()[1].startswith("Its tasks and actors are debugged, its driver is not")
-
-
-@pytest.mark.parametrize(
-    ("changed", "message_part"), [("token", "refuses our token"), ("dashboard", "no Ray dashboard")]
-)
-def test_a_cluster_that_is_not_there_or_not_ours_is_not_running(
-    beside: Beside, code: Path, changed: str, message_part: str
-) -> None:
-    cluster = json.loads((beside.folder / "cluster.json").read_text())
-    (code / "token").write_text("0" * 64)
-    other = {
-        "token": {"token_file": str(code / "token")},
-        "dashboard": {"dashboard": f"http://127.0.0.1:{free_ports(1)[0]}"},
-    }
-    (code / "cluster.json").write_text(json.dumps({**cluster, **other[changed]}))
-    env = {CLUSTER_FILE: str(code / "cluster.json")}
-    arguments = ["--working-dir", "program", "--entrypoint", "python good.py"]
-    error = beside.json(*arguments, cwd=code, env=env, code=4)["error"]
-    assert error["id"] == "not-running"
-    assert message_part in error["message"]
