@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
 from bootstrap.targets.cluster_job import ClusterJob, attach_options
-from rayside.client.commands import HITS, Place, check_condition, option
+from rayside.client.commands import break_option
 from rayside.console import Console
 from rayside.dap.additions import ALWAYS, ASK
-from rayside.errors import Interrupted, InvalidArgument
+from rayside.errors import Interrupted
 from rayside.options import seconds
 from rayside.ray.metadata import DEBUG
 
@@ -39,7 +38,7 @@ def debug(
         children: whether processes that tasks start are debugged as well.
     """
     patience = seconds("--timeout", timeout, may_be_zero=False, hint="give it in seconds, above 0")
-    places = [_place(text) for text in breaks]
+    places = [break_option(text) for text in breaks]
     target = choice.existing(settings, Shell())
     dashboard = target.access.require()
     user = "" if everyone else target.instance.user
@@ -87,17 +86,3 @@ def launch_json(settings: Settings, console: Console) -> None:
         console.document({"file": str(file), "configuration": launch_json.NAME, "changed": changed})
     console.result(f"{file} {'now has' if changed else 'has'} the configuration {launch_json.NAME!r}")
     console.result(f"Next: start it in VS Code (F5), and paste the token: cat {token}")
-
-
-def _place(text: str) -> Place:
-    place = option(text)
-    if place is None or place.file is None:
-        raise InvalidArgument(
-            f"--break {text} is not FILE:LINE[ HITS][:CONDITION]",
-            hint=f"as in --break my_task.py:12:'x > 3'; HITS is {HITS}",
-        )
-    check_condition(place.condition)
-    file = Path(place.file).expanduser().absolute()
-    if not file.is_file():
-        raise InvalidArgument(f"there is no file {file}", hint="name it from the current folder")
-    return replace(place, file=str(file))

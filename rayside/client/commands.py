@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from rayside.dap.expressions import problem_of
 from rayside.errors import InvalidArgument
@@ -115,6 +116,21 @@ def check_condition(condition: str | None) -> None:
         raise InvalidArgument(
             f"the condition {condition!r} is no Python expression: {why}", hint="as in x > 3, or x == 3"
         )
+
+
+def break_option(text: str) -> Place:
+    """Returns the place that --break names, its file absolute. Raises InvalidArgument."""
+    place = option(text)
+    if place is None or place.file is None:
+        raise InvalidArgument(
+            f"--break {text} is not FILE:LINE[ HITS][:CONDITION]",
+            hint=f"as in --break my_task.py:12:'x > 3'; HITS is {HITS}",
+        )
+    check_condition(place.condition)
+    file = Path(place.file).expanduser().absolute()
+    if not file.is_file():
+        raise InvalidArgument(f"there is no file {file}", hint="name it from the current folder")
+    return replace(place, file=str(file))
 
 
 def usage() -> str:

@@ -66,11 +66,15 @@ class Ended:
 
 @dataclass(frozen=True)
 class JobState:
-    """Describes the job that is watched."""
+    """Describes the job that is watched; a program that nobody submitted has no `submission_id`."""
 
     submission_id: str
     status: str
     ended: bool
+
+    @property
+    def title(self) -> str:
+        return f"job {self.submission_id}" if self.submission_id else "the program"
 
 
 @dataclass(frozen=True)

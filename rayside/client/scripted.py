@@ -53,7 +53,7 @@ async def run(
     return {
         "stopped": [record for record in recorder.records if record],
         "job": {
-            "submission_id": job.submission_id if job else None,
+            "submission_id": (job.submission_id or None) if job else None,
             "status": job.status if job else None,
         },
     }
@@ -105,7 +105,7 @@ class _Recorder:
                 if event.was_stopped:
                     self._on_event(f"{event.stop.title} ended while it was stopped")
             elif isinstance(event, JobEnded):
-                self._on_event(f"job {event.job.submission_id} ended: {event.job.status}")
+                self._on_event(f"{event.job.title} ended: {event.job.status}")
                 return
             elif isinstance(event, Lost):
                 raise event.error

@@ -309,7 +309,7 @@ class Session:
             else:
                 failures = 0
                 if job is not None:
-                    self._jobs.add(job.submission_id)
+                    self._jobs |= {job.submission_id} - {""}
                 if job is not None and job.ended:
                     self.ended = job
                     self.events.put_nowait(JobEnded(job))

@@ -42,16 +42,23 @@ _STEP = 2.0  # seconds after which a step counts as running on; one takes millis
 
 
 def run(
-    options: AttachOptions, watch: JobWatch, console: Console, *, timeout: float = 60, history: Path
+    options: AttachOptions,
+    watch: JobWatch,
+    console: Console,
+    *,
+    timeout: float = 60,
+    history: Path,
+    end: Callable[[], None] | None = None,
 ) -> int:
     """Debugs until the user leaves or the job has ended; returns the exit code.
 
     Args:
         timeout: seconds to wait for the first stop (default: 60).
         history: the file of the lines typed; made with mode 0600.
+        end: asks the program to end that this is run for, where Ctrl-C at the prompt is to do so.
 
     The exit code is 130 where the user left with Ctrl-C, or input from a file ended without `quit`: then what
-    was stopped stays stopped. Raises:
+    was stopped stays stopped, without `end`. Raises:
         DebuggerBusy: another debugger has the tasks, and is to keep them.
         NothingPaused: no task stopped within `timeout` seconds.
         RaysideError: the relay or Ray is gone, or another debugger took over.
@@ -60,9 +67,11 @@ def run(
         session = _attached(options, watch, console, call)
         code: int | None = None
         try:
-            code = Terminal(session, console, call).talk(timeout)
+            code = Terminal(session, console, call, stays=end is None).talk(timeout)
         finally:
-            call(session.close(keep_stopped=code == INTERRUPTED))
+            if end is not None and code != 0:
+                end()  # before it goes on
+            call(session.close(keep_stopped=code == INTERRUPTED and end is None))
         return code
 
 
@@ -84,8 +93,8 @@ def _attached(options: AttachOptions, watch: JobWatch, console: Console, call: C
 class Terminal:
     """The conversation with the user, in `talk`."""
 
-    def __init__(self, session: Session, console: Console, call: Call) -> None:
-        self._session = session
+    def __init__(self, session: Session, console: Console, call: Call, *, stays: bool = True) -> None:
+        self._session, self._stays = session, stays
         self._console = console
         self._call = call
         self._view = View(session, console, call)
@@ -242,10 +251,11 @@ class Terminal:
             return False
         for event in self._call(self._session.pending_events()):  # what was said before it ended
             self._news(event)
-        self._say(f"job {job.submission_id} ended: {job.status}")
-        output = f"logs --job {job.submission_id} shows its output"
-        own = "submit --help says how to run your own program"
-        self._say(f"Next: ./invokew {own if job.status == 'SUCCEEDED' else output}")
+        self._say(f"{job.title} ended: {job.status}")
+        if job.submission_id:
+            output = f"logs --job {job.submission_id} shows its output"
+            own = "submit --help says how to run your own program"
+            self._say(f"Next: ./invokew {own if job.status == 'SUCCEEDED' else output}")
         self._exit = 0
         return True
 
@@ -325,7 +335,7 @@ class Terminal:
 
     def _interrupt(self) -> None:
         """Leaves what is stopped as it is."""
-        stays = "stays stopped; ./invokew debug comes back to it"
+        stays = "stays stopped; ./invokew debug comes back to it" if self._stays else "ends with the program"
         lost = "goes on soon: the connection is lost, and the cluster can't be told to keep it stopped"
         for stop in self._listed():
             self._say(f"{stop.title} {lost if self._session.waiting else stays}")

@@ -16,12 +16,15 @@ import errno
 import logging
 import os
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 from rayside.errors import PortTaken, RaysideError
 from rayside.relay.cluster import ClusterDebuggees
 from rayside.relay.config import Config, digest_of
+from rayside.relay.debuggee import Discovery
+from rayside.relay.program_debuggees import ProgramDebuggees
 from rayside.relay.server import Relay, allow_many_files
 
 # So many seconds pass between two looks for the token; Kubernetes may bring it later than the container.
@@ -38,7 +41,7 @@ async def serve(config: Config) -> None:
     token = await _token(config.token_file, stop)
     if stop.is_set():
         return
-    debuggees = ClusterDebuggees.at(config.dashboard, token if config.rays_token else "", config.user)
+    debuggees = _debuggees(config, token)
     relay = Relay(
         debuggees,
         digest=digest_of(token),
@@ -55,11 +58,29 @@ async def serve(config: Config) -> None:
         raise PortTaken(
             f"port {config.port} is taken", hint="./invokew doctor says by whom; ./invokew up goes on"
         ) from None
-    _log.info("listening on %s:%s for %s", config.host, config.port, config.dashboard)
+    port = server.sockets[0].getsockname()[1]
+    _log.info("listening on %s:%s for %s", config.host, port, config.dashboard or config.program)
+    if config.program:
+        sys.stdout.write(f"{port}\n")
+        sys.stdout.flush()
+        # Standard input ends with who has begun it.
+        asyncio.get_running_loop().add_reader(0, _end_of_input, stop)
     await stop.wait()
     _log.info("ending")
     server.close()
     await relay.close()
+
+
+def _debuggees(config: Config, token: str) -> Discovery:
+    if config.program:
+        return ProgramDebuggees(Path(config.program), token, config.user)
+    return ClusterDebuggees.at(config.dashboard, token if config.rays_token else "", config.user)
+
+
+def _end_of_input(stop: asyncio.Event) -> None:
+    if not os.read(0, 1024):
+        asyncio.get_running_loop().remove_reader(0)
+        stop.set()
 
 
 async def _token(file: Path, stop: asyncio.Event) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from rayside.dap.paused_task import PausedTask
 from rayside.errors import NotRunning, RaysideError
+from rayside.ray import authentication
 from rayside.ray.job_folders import PathMap
 from rayside.ray.job_processes import Announced, announced, announcing
 from rayside.ray.records import DebuggableWorker, Job, RunningTask, WaitingTask
@@ -96,6 +97,13 @@ class ClusterDebuggees:
     def at(cls, dashboard: str, token: str, user: str = "") -> ClusterDebuggees:
         """Finds those of the Ray whose dashboard has this address, as in http://127.0.0.1:8265."""
         return cls(Dashboard(dashboard, token, patience=_PATIENCE), token=token, user=user)
+
+    @classmethod
+    def asked(cls, dashboard: str, token: str, user: str = "") -> ClusterDebuggees:
+        """Does as `at`, and asks that Ray whether it wants the token. Raises NotRunning, NotRay; blocks."""
+        return cls.at(
+            dashboard, token if authentication.mode(dashboard) == authentication.TOKEN else "", user
+        )
 
     async def debuggees(self) -> list[Debuggee]:
         """Returns the debuggees of now: one look for all who ask meanwhile, for it changes what is known.

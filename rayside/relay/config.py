@@ -82,6 +82,8 @@ class Config:
     rays_token: bool = True
     # The name of whom it is for where several people debug on that Ray.
     user: str = ""
+    # The file in which a program of `rayside run` says where its Ray is, which `dashboard` then does not.
+    program: str = ""
 
     @classmethod
     def read(cls, file: Path, environment: Mapping[str, str] = os.environ) -> Config:
@@ -101,9 +103,12 @@ class Config:
             ),
             rays_token=document.get("rays_token") is not False,
             user=str(document.get("user") or ""),
+            program=str(document.get("program") or ""),
         )
 
     def document(self) -> str:
         """Returns the text that `read` reads."""
         document = {**asdict(self), "token_file": str(self.token_file), "masking": self.masking.document()}
+        if not self.program:
+            del document["program"]
         return json.dumps(document)

@@ -5,10 +5,26 @@ from __future__ import annotations
 import argparse
 import runpy
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from types import TracebackType
 
+from . import run_driver
 from .debug_config import LONGEST_WAIT
 from .driver import debug
+
+_OWN = {"<string>", "<frozen runpy>", runpy.__file__, __file__}
+
+
+def _without_own_frames(
+    shown: Callable[..., None], kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Has the traceback of the program begin in the program, as Python's does."""
+    while trace is not None and trace.tb_frame.f_code.co_filename in _OWN:
+        trace = trace.tb_next
+    run_driver.stop_at(kind, error, trace)
+    shown(kind, error.with_traceback(trace), trace)
 
 
 def main() -> None:
@@ -22,6 +38,9 @@ def main() -> None:
         "--attach-timeout", type=float, default=60.0, metavar="S", help="seconds that they wait (default: 60)"
     )
     parser.add_argument("--post-mortem", action="store_true", help="a task that fails stops where it failed")
+    # `rayside run` gives these two: see run_driver.py.
+    parser.add_argument("--told", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--alive", type=int, help=argparse.SUPPRESS)
     parser.add_argument("-m", action="store_true", dest="module", help="PROGRAM is the name of a module")
     parser.add_argument("program", metavar="PROGRAM")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...")
@@ -30,13 +49,18 @@ def main() -> None:
         parser.error(f"--attach-timeout takes seconds, from 0 (don't wait) to {LONGEST_WAIT}")
     if not options.module and not Path(options.program).is_file():
         parser.error(f"there is no file {options.program}")
-    debug(options.attach_timeout, post_mortem=options.post_mortem)
+    if options.told:
+        run_driver.begin(options.told, options.alive, options.attach_timeout, post_mortem=options.post_mortem)
+    else:
+        debug(options.attach_timeout, post_mortem=options.post_mortem)
     sys.argv = [options.program, *options.arguments]
+    sys.excepthook = partial(_without_own_frames, sys.excepthook)
+    # Python looks for a program's modules in its own folder, and in the current one with -m alone.
+    folder = Path.cwd() if options.module else Path(options.program).resolve().parent
+    sys.path[: 0 if options.told else 1] = [str(folder)]  # `rayside run` has no current folder there
     if options.module:
         runpy.run_module(options.program, run_name="__main__", alter_sys=True)
     else:
-        # Python looks for a program's modules in its own folder, and not in the current one, as with -m.
-        sys.path[:1] = [str(Path(options.program).resolve().parent)]
         runpy.run_path(options.program, run_name="__main__")
 
 

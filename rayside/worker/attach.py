@@ -254,7 +254,7 @@ def _wait(job: str, config: Config) -> None:
         # Some process of the job had a debugger within the last seconds, or has none.
         return now >= latest or (now >= announced and (_get(job, "debugger") or 0.0) <= now)
 
-    until_attached(over, config.attach_timeout)
+    until_attached(over, config.attach_timeout, says=not config.quiet)
 
 
 def _announce(job: str) -> None:

@@ -23,6 +23,7 @@ class Config:
     """Configuration of a process that opens a port. start.py reads `started` and `parents` as text."""
 
     attach_timeout: float = 0.0  # seconds for which it waits for a debugger
+    quiet: bool = False  # whether it waits without saying so: the debugger is there
     requirements: tuple[str, ...] = ()  # what workers have to install, as pip takes it
     carried: int = 0  # so many `py_modules` before the last one, this package, are the debugger's
     # What the user gave: the runtime_env's fields and variables that `ray.init` in the driver may not

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,9 @@ _JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 _HOOK, _OVERRIDE = "RAY_RUNTIME_ENV_HOOK", "RAY_OVERRIDE_JOB_RUNTIME_ENV"
 OURS = (_HOOK, _OVERRIDE, VARIABLE)
 _BY_HAND = f"{__package__}.driver.on_init_by_hand"
+
+_joined: list[Callable[[bool], None]] = []  # what `debug` was given
+_connected: list[Callable[[], None]] = []  # the hook of ours that Ray calls at the end of the last one
 _POST_MORTEM = "RAY_DEBUG_POST_MORTEM"
 # Each of the scout's lines begins with this.
 _SAYS = "rayside: "
@@ -78,12 +81,16 @@ def on_init(runtime_env: dict[str, Any]) -> dict[str, Any]:
         return runtime_env
 
 
-def debug(attach_timeout: float = 0.0, *, post_mortem: bool = False) -> None:
+def debug(
+    attach_timeout: float = 0.0, *, post_mortem: bool = False, joined: Callable[[bool], None] | None = None
+) -> None:
     """Makes the next `ray.init` of this program open a debugger in it, and in each worker of its job.
 
     Args:
         attach_timeout: the seconds for which they wait for a debugger; with 0 they don't.
         post_mortem: whether a task that fails stops there.
+        joined: is called with True when this process has joined a Ray, and with False when it leaves it.
+            With it each `ray.init` of the program is debugged, also one after a `ray.shutdown`.
 
     Raises:
         RuntimeError: where `ray.init` was called before, or a hook of the user's own is set.
@@ -98,6 +105,7 @@ def debug(attach_timeout: float = 0.0, *, post_mortem: bool = False) -> None:
     change(attach_timeout=attach_timeout)
     if post_mortem:
         os.environ[_POST_MORTEM] = "1"
+    _joined[:] = [joined] if joined else []
 
 
 def on_init_by_hand(runtime_env: dict[str, Any] | None) -> dict[str, Any]:
@@ -111,8 +119,10 @@ def on_init_by_hand(runtime_env: dict[str, Any] | None) -> dict[str, Any]:
         # The relay calls it in the workers.
         "py_modules": [*(own.get("py_modules") or []), str(Path(__file__).parents[1])],
     }
+    attach_timeout = 0.0
     try:
-        return hooked(changed, Config(attach_timeout=Config.read().attach_timeout))
+        attach_timeout = Config.read().attach_timeout
+        return hooked(changed, Config(attach_timeout=attach_timeout, quiet=bool(_joined)))
     except Exception as error:
         attach.say(f"no debugger in this job: {type(error).__name__}: {error}")
         return own
@@ -120,6 +130,25 @@ def on_init_by_hand(runtime_env: dict[str, Any] | None) -> dict[str, Any]:
         # Programs that this one starts may not have this package.
         os.environ.pop(_HOOK, None)
         forget()
+        if _joined:
+            _debug_again(attach_timeout)
+
+
+def _debug_again(attach_timeout: float) -> None:
+    """Has the `ray.init` after the next `ray.shutdown` debugged as well."""
+    import ray._private.worker as ray
+
+    leave = ray.disconnect
+
+    def disconnect(*arguments: Any, **more: Any) -> None:
+        for joined in _joined:
+            joined(False)
+        leave(*arguments, **more)
+        ray.disconnect = leave
+        os.environ[_HOOK] = _BY_HAND
+        change(attach_timeout=attach_timeout)
+
+    ray.disconnect = disconnect
 
 
 def hooked(runtime_env: dict[str, Any], config: Config) -> dict[str, Any]:
@@ -131,11 +160,15 @@ def hooked(runtime_env: dict[str, Any], config: Config) -> dict[str, Any]:
     job = secrets.token_hex(16)
 
     def connected() -> None:
+        for joined in _joined:
+            joined(True)
         attach.open_in_ray(config, job, announces=True)
 
-    ray._private.worker._post_init_hooks.append(connected)
+    hooks = ray._private.worker._post_init_hooks
+    hooks[:] = [*(hook for hook in hooks if hook not in _connected), connected]
+    _connected[:] = [connected]
     theirs = runtime_env.get("worker_process_setup_hook")
-    worker = Config(attach_timeout=config.attach_timeout)
+    worker = Config(attach_timeout=config.attach_timeout, quiet=config.quiet)
     ours = attach.hook(theirs, worker, job, by_driver=handshake.metadata())
     return {**runtime_env, "worker_process_setup_hook": ours}
 

@@ -7,14 +7,11 @@ import os
 import re
 import secrets
 import subprocess
-import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-
-import pytest
 
 from bootstrap.settings import ROOT
 from rayside import versions
@@ -25,7 +22,6 @@ from rayside.dap.client import Client
 from rayside.relay.config import Config
 from tests.integration.conftest import free_ports
 from tests.integration.relay_port import answers, until
-from tests.targets import local_target
 
 PROGRAM = """\
 import ray
@@ -44,35 +40,6 @@ class NoJob:
 
     def job(self) -> None:
         return None
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT / "rayside", check=True, capture_output=True, timeout=60)
-    (wheel,) = folder.iterdir()
-    return wheel
-
-
-@pytest.fixture(scope="module")
-def python(wheel: Path, ray_environment: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns a Python that has Ray and the wheel."""
-    venv = tmp_path_factory.mktemp("venv")
-    rays = local_target().environment.programs / "python"
-    subprocess.run([rays, "-m", "venv", "--without-pip", venv], check=True, timeout=60)
-    python = venv / "bin" / "python"
-    site = _packages(python)
-    (site / "ray.pth").write_text(str(_packages(rays)))
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
-    return python
-
-
-def _packages(python: Path) -> Path:
-    where = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    done = subprocess.run([python, "-c", where], check=True, capture_output=True, text=True)
-    return Path(done.stdout.strip())
 
 
 def test_the_wheel_is_of_pure_python_and_has_the_package_whole(wheel: Path) -> None:

@@ -288,7 +288,7 @@ def test_exit_codes_are_told_as_the_catalogue_has_them() -> None:
 
 
 def test_the_layers_are_import_linters() -> None:
-    told = re.findall(r"^`(\w+ > .+)`$", ARCHITECTURE, re.MULTILINE)
+    told = re.findall(r"^`([\w |]+ > .+)`$", ARCHITECTURE, re.MULTILINE)
     for layers, house in zip(told, ("bootstrap", "rayside"), strict=True):
         whose = {"bootstrap": "the bootstrapper's", "rayside": "the debugger's"}[house]
         contract = CONTRACTS.partition(f"{whose} layers,")[2].partition("layers = [")[2].partition("]")[0]

@@ -1,0 +1,42 @@
+"""Option `--rayside` of pytest: a test stops in the remote task that made it fail.
+
+pytest then runs as a program of `rayside run`, and the terminal is the debugger's.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+_OPTION = "--rayside"
+# This package is there before pytest is; it has no assertions to rewrite.
+_QUIETLY = "-Wignore:Module already imported:pytest.PytestAssertRewriteWarning"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("debugging").addoption(
+        _OPTION,
+        action="store_true",
+        help="stop in the remote Ray task that made a test fail (terminal debugger)",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """Runs pytest anew, under the debugger; does nothing without the option, or in there."""
+    if not config.getoption(_OPTION) or "rayside.worker.run_driver" in sys.modules:
+        return None
+    from rayside import run_program
+    from rayside.console import Console
+    from rayside.errors import RaysideError
+
+    console = Console()
+    arguments = [argument for argument in config.invocation_params.args if argument != _OPTION]
+    try:
+        return run_program.run(
+            run_program.Program("pytest", [_QUIETLY, *arguments], is_module=True, post_mortem=True), console
+        )
+    except RaysideError as error:
+        console.error(error)
+        return error.exit_code

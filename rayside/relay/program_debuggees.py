@@ -1,0 +1,87 @@
+"""Finds the debuggees of one program, that of `rayside run`: its driver at once, then those of its Ray."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rayside.dap.paused_task import PausedTask
+from rayside.relay.cluster import ClusterDebuggees
+from rayside.relay.debuggee import Debuggee
+from rayside.worker.handshake import proof
+from rayside.worker.run_driver import HOST
+
+
+class ProgramDebuggees:
+    """The driver that the file of worker/run_driver.py tells of, and the workers of its jobs: a `Discovery`.
+
+    Args:
+        file: that file; it lies in a folder of this user's alone.
+        token: proves who debugs, to the driver, and to a Ray that asks for it.
+        user: the name that the driver and its workers say they are debugged for. It is this run's alone, so
+            that the jobs of others on the same Ray are left alone.
+    """
+
+    def __init__(self, file: Path, token: str, user: str) -> None:
+        self._file, self._token, self._user = file, token, user
+        self._cluster: ClusterDebuggees | None = None
+        self._dashboard = ""
+
+    async def debuggees(self) -> list[Debuggee]:
+        told = self._told()
+        if not told.get("port"):
+            return []
+        pid, port = int(told["pid"]), int(told["port"])
+        driver = Debuggee(
+            worker_id=f"driver {pid}",
+            host=HOST,
+            port=port,
+            pid=pid,
+            node_ip=HOST,
+            user=self._user,
+            task="driver",
+            driver=True,
+            prove=partial(proof, self._token.encode()),
+        )
+        await self._join(str(told["dashboard"]))
+        found = await self._cluster.debuggees() if self._cluster else []
+        # Ray lists it as well, at the address of the node, where it does not listen.
+        of_ray = next((each for each in found if each.driver and (each.pid, each.port) == (pid, port)), None)
+        if of_ray is not None:
+            driver = replace(driver, rays_id=of_ray.worker_id, node_ip=of_ray.node_ip, job_id=of_ray.job_id)
+        return [driver, *(each for each in found if each is not of_ray)]
+
+    def _told(self) -> dict[str, Any]:
+        try:
+            return dict(json.loads(self._file.read_text()))
+        except FileNotFoundError:
+            return {}
+
+    async def _join(self, dashboard: str) -> None:
+        """Looks into the Ray that the program has joined last."""
+        if dashboard != self._dashboard:
+            self._cluster = None
+            if dashboard:
+                join = partial(ClusterDebuggees.asked, dashboard, self._token, self._user)
+                self._cluster = await asyncio.to_thread(join)
+            self._dashboard = dashboard
+
+    async def waiting(self) -> list[PausedTask]:
+        return await self._cluster.waiting() if self._cluster else []
+
+    async def submission(self, job_id: str) -> str:
+        return ""  # nobody has submitted it
+
+    def user(self, job_id: str) -> str:
+        return self._cluster.user(job_id) if self._cluster else ""
+
+    async def why_ended(self, debuggee: Debuggee) -> str:
+        return await self._cluster.why_ended(debuggee) if self._cluster else ""
+
+    def local_roots(self) -> Mapping[str, Sequence[str]]:
+        return self._cluster.local_roots() if self._cluster else {}

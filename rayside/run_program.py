@@ -1,0 +1,322 @@
+"""Runs a Ray program under the debugger: `rayside run`.
+
+Three processes, and a folder of this user's alone: this one, the program, and a relay for it. Each of the two
+ends when this one does, however it ends, for they hold a pipe of its. In the folder are `token`, by which the
+debugger is known, and `told.json`, in which the program says where its driver and its Ray are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import math
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from rayside.client import terminal
+from rayside.client.commands import Place
+from rayside.client.events import JobState
+from rayside.client.scripted import run_sync
+from rayside.client.session import AttachOptions
+from rayside.console import Console
+from rayside.dap.client import Client
+from rayside.errors import (
+    INTERRUPTED,
+    DebuggerGone,
+    Interrupted,
+    InvalidArgument,
+    MissingProgram,
+    PortTaken,
+)
+from rayside.ports import port_holder
+from rayside.private_file import write_private
+from rayside.ray import authentication
+from rayside.relay.config import Config
+from rayside.signals import signals_noticed
+from rayside.worker.debug_config import LONGEST_WAIT
+from rayside.worker.handshake import USER_VARIABLE
+
+OLDEST_RAY = (2, 39)
+# What `pip install ray` lacks and `ray[default]` has: without it there is no dashboard, which lists workers.
+_OF_DASHBOARD = ("aiohttp", "aiohttp_cors", "opencensus", "prometheus_client")
+_INSTALL = "{} -m pip install 'ray[default]'"
+_IN_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+# Not by -m, which would look for this package in the current folder first.
+_RUN = "import runpy, sys; sys.path[:] = filter(None, sys.path); runpy.run_module({!r}, run_name='__main__')"
+# Seconds for which each process waits for the terminal debugger, which is there at once; for the program to
+# end when it is asked to; and for one look at whether it has ended.
+_ATTACH, _ENDING, _LOOK = 60.0, 30.0, 0.5
+
+
+@dataclass(frozen=True)
+class Program:
+    """What `rayside run` was given: a script, or a module with -m, and how it is debugged.
+
+    Attributes:
+        breaks: the breakpoints to set before it begins.
+        evaluate: expressions to evaluate at each stop, for the scripted debugger.
+        post_mortem: whether a task that fails stops there.
+        listen: the port of 127.0.0.1 for an editor, in place of the terminal debugger; 0 for any free one.
+        timeout: seconds without a stop after which the scripted debugger leaves the program alone.
+    """
+
+    name: str
+    arguments: Sequence[str] = ()
+    is_module: bool = False
+    breaks: Sequence[Place] = ()
+    evaluate: Sequence[str] = ()
+    post_mortem: bool = False
+    listen: int | None = None
+    timeout: float = math.inf
+
+
+def run(program: Program, console: Console) -> int:
+    """Runs it to its end; returns its exit code, or 130 where Ctrl-C has ended it. Raises RaysideError."""
+    _check(program)
+    with (
+        tempfile.TemporaryDirectory(prefix="rayside-run-", ignore_cleanup_errors=True) as folder,
+        signals_noticed(signal.SIGTERM, signal.SIGHUP),
+    ):
+        return _Run(program, console, Path(folder)).to_the_end()
+
+
+@dataclass(frozen=True)
+class _Run:
+    program: Program
+    console: Console
+    folder: Path
+    _processes: list[subprocess.Popen[Any]] = field(default_factory=list)
+
+    def to_the_end(self) -> int:
+        token, environment = self._token()
+        write_private(self.folder / "token", token)
+        with self._relay() as port, self._started(environment) as process:
+            if self.program.listen is not None:
+                return self._with_editor(process, port)
+            options = AttachOptions(
+                connect=partial(Client.connect, "127.0.0.1", port),
+                token=token,
+                breakpoints=self.program.breaks,
+            )
+            if self.console.as_json or self.program.evaluate:
+                return self._scripted(process, options)
+            return self._in_terminal(process, options)
+
+    # --- the debuggers -------------------------------------------------------------------
+
+    def _in_terminal(self, process: subprocess.Popen[Any], options: AttachOptions) -> int:
+        if not (self.program.breaks or self.program.post_mortem):
+            self.console.event("no --break: Ctrl-C, then `break FILE:LINE`, sets a breakpoint while it runs")
+        history = self.folder / "history"
+        end = partial(_ask_to_end, process)
+        left = terminal.run(options, Watch(process), self.console, timeout=math.inf, history=history, end=end)
+        return left or self._code(process)
+
+    def _scripted(self, process: subprocess.Popen[Any], options: AttachOptions) -> int:
+        program = self.program
+        try:
+            document = run_sync(
+                options,
+                Watch(process),
+                evaluate=program.evaluate,
+                timeout=program.timeout,
+                on_event=self.console.event,
+            )
+        except KeyboardInterrupt:
+            raise Interrupted(
+                "interrupted: the program was ended, and what was recorded is lost", hint="run it again"
+            ) from None
+        code = self._code(process)
+        if document["job"]["status"] == "RUNNING":
+            document["job"]["status"] = _status(code)
+        self.console.document(document)
+        return code
+
+    def _with_editor(self, process: subprocess.Popen[Any], port: int) -> int:
+        self.console.event(f"the program waits for an editor: attach its Python debugger to 127.0.0.1:{port}")
+        self.console.event(f"  it asks for a token: cat {self.folder / 'token'}")
+        try:
+            return self._code(process)
+        except KeyboardInterrupt:
+            return INTERRUPTED
+
+    @staticmethod
+    def _code(process: subprocess.Popen[Any]) -> int:
+        """Returns the exit code that a shell would show, once it has ended."""
+        code = process.wait()
+        return code if code >= 0 else 128 - code
+
+    # --- the processes -------------------------------------------------------------------
+
+    def _token(self) -> tuple[str, dict[str, str]]:
+        """Returns the token, and the variables by which a Ray that the program starts asks for it as well."""
+        if os.environ.get("RAY_AUTH_MODE") == "token":
+            return authentication.token(""), {}
+        token = secrets.token_urlsafe(32)
+        ray = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.folder / "token")}
+        return token, {} if "RAY_AUTH_MODE" in os.environ else ray
+
+    @property
+    def _is_at_terminal(self) -> bool:
+        scripted = self.console.as_json or bool(self.program.evaluate)
+        return self.program.listen is None and not scripted
+
+    @cached_property
+    def _user(self) -> str:
+        return f"rayside run {secrets.token_hex(8)}"
+
+    @contextlib.contextmanager
+    def _relay(self) -> Iterator[int]:
+        """Runs the relay; yields its port. Raises PortTaken, DebuggerGone."""
+        port = self.program.listen or 0
+        if port and (holder := port_holder(port)):
+            raise PortTaken(f"port {port} is taken, by {holder.words}", hint="--listen 0 takes a free one")
+        config = Config(
+            *("127.0.0.1", port, "", self.folder / "token"),
+            shared_files=True,
+            user=self._user,
+            program=str(self.folder / "told.json"),
+        )
+        write_private(self.folder / "relay.json", config.document())
+        command: list[str | Path] = [sys.executable, "-c", _RUN.format("rayside.relay")]
+        command += ["--config", self.folder / "relay.json"]
+        log = self.folder / "relay.log"
+        with (
+            log.open("wb") as stderr,
+            subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True
+            ) as relay,
+        ):
+            assert relay.stdin is not None and relay.stdout is not None
+            try:
+                said = relay.stdout.readline()
+                if not said:
+                    raise DebuggerGone(
+                        f"the relay did not start: {log.read_text(errors='replace').strip()[-2000:]}",
+                        hint="run it again; if it happens twice, please report it",
+                    )
+                yield int(said)
+            finally:
+                relay.stdin.close()
+                try:
+                    relay.wait(_ENDING)
+                except subprocess.TimeoutExpired:
+                    relay.kill()
+
+    @contextlib.contextmanager
+    def _started(self, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[Any]]:
+        """Runs the program, which is ended at the latest with this."""
+        program, terminal = self.program, self._is_at_terminal
+        alive, held = os.pipe()
+        patience = _ATTACH if program.listen is None else LONGEST_WAIT
+        command: list[str | Path] = [sys.executable, "-c", _RUN.format("rayside.worker")]
+        command += ["--told", self.folder / "told.json", "--alive", str(alive)]
+        command += ["--attach-timeout", f"{patience:g}"]
+        command += ["--post-mortem"] * program.post_mortem + ["-m"] * program.is_module
+        process = subprocess.Popen(
+            [*command, program.name, *program.arguments],
+            env={**os.environ, **environment, USER_VARIABLE: self._user},
+            # The terminal is the debugger's, and so is Ctrl-C.
+            stdin=subprocess.DEVNULL if terminal else None,
+            stdout=sys.stderr if self.console.as_json else None,
+            start_new_session=terminal,
+            pass_fds=[alive],
+        )
+        os.close(alive)
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                _ask_to_end(process)
+            try:
+                process.wait(_ENDING)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            os.close(held)
+
+
+def _ask_to_end(process: subprocess.Popen[Any]) -> None:
+    """Sends it what Ctrl-C does."""
+    process.send_signal(signal.SIGINT)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """The program that is watched, in place of a job."""
+
+    process: subprocess.Popen[Any]
+
+    def job(self) -> JobState:
+        """Returns its state, after a short while if it runs."""
+        try:
+            code = self.process.wait(_LOOK)
+        except subprocess.TimeoutExpired:
+            return JobState("", "RUNNING", ended=False)
+        return JobState("", _status(code), ended=True)
+
+
+def _status(code: int) -> str:
+    return "FAILED" if code else "SUCCEEDED"
+
+
+# --- what can't be run -------------------------------------------------------------------
+
+
+def _check(program: Program) -> None:
+    """Raises InvalidArgument or MissingProgram where the program can't be run here."""
+    if _IN_JOB in os.environ:
+        raise InvalidArgument(
+            "this is a job of Ray already: `rayside run` is for a program that nobody has submitted",
+            hint="submit the program itself: ./invokew submit --debug",
+        )
+    if not program.is_module and not Path(program.name).is_file():
+        raise InvalidArgument(f"there is no file {program.name}", hint="name it from the current folder")
+    _require_ray()
+    if program.is_module and not _is_module(program.name):
+        raise InvalidArgument(f"there is no module {program.name}", hint="name it as for `python -m`")
+    if os.environ.get("RAY_ADDRESS", "").startswith("ray://"):
+        raise InvalidArgument(
+            "RAY_ADDRESS leads to a Ray Client server (ray://): the driver would not run in the cluster",
+            hint="submit the program there: ./invokew submit --debug",
+        )
+
+
+def _is_module(name: str) -> bool:
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+    finally:
+        del sys.path[0]
+
+
+def _require_ray() -> None:
+    """Raises MissingProgram unless this Python has a Ray that can be debugged."""
+    install = _INSTALL.format(sys.executable)
+    if importlib.util.find_spec("ray") is None:
+        raise MissingProgram(f"this Python ({sys.executable}) has no Ray", hint=install)
+    version = _version()
+    if version and tuple(map(int, re.findall(r"\d+", version)[:2])) < OLDEST_RAY:
+        oldest = ".".join(map(str, OLDEST_RAY))
+        raise MissingProgram(f"Ray {version} is older than {oldest}", hint=f"{install[:-1]}>={oldest}'")
+    if any(importlib.util.find_spec(name) is None for name in _OF_DASHBOARD):
+        raise MissingProgram("this Ray has no dashboard, which the debugger asks for workers", hint=install)
+
+
+def _version() -> str:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version("ray")
+    return ""

@@ -1,0 +1,87 @@
+"""Driver of `rayside run`: opens its port before its program begins, and says in a file where its Ray is.
+
+The file is `{"pid", "port", "dashboard"}`, the last an address as http://127.0.0.1:8265, and empty until
+`ray.init`. `rayside run` has made it, in a folder of this user's alone, and its relay reads it
+(relay/program_debuggees.py). The port is one of the loopback address: the relay is on this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from . import attach, driver, tracing
+
+HOST = "127.0.0.1"
+
+
+def begin(file: Path, alive: int, attach_timeout: float, *, post_mortem: bool) -> None:
+    """Opens this process to the debugger of `rayside run`, waits for it, and has each `ray.init` debugged.
+
+    Args:
+        file: the file to write, beside which `token` lies, the token for debuggers.
+        alive: a pipe's descriptor, at whose end `rayside run` is gone: this program ends then, too.
+        attach_timeout: the seconds for which this process, and each worker, waits for a debugger.
+        post_mortem: whether a task that fails stops there.
+    """
+    told: dict[str, Any] = {"pid": os.getpid(), "port": 0, "dashboard": ""}
+
+    def tell() -> None:
+        draft = file.with_suffix(".new")
+        draft.write_text(json.dumps(told))
+        draft.replace(file)
+
+    def joined(there: bool) -> None:
+        told["dashboard"] = _dashboard() if there else ""
+        tell()
+
+    tracing.in_background(partial(_end_with, alive))
+    driver.debug(attach_timeout, post_mortem=post_mortem, joined=joined)
+    token = (file.parent / "token").read_bytes().strip()
+
+    def publish(port: int) -> None:
+        told["port"] = port
+        tell()
+
+    def wait() -> None:
+        attach.until_attached(lambda: False, attach_timeout, says=False)
+
+    attach.open_port(lambda: {"host": HOST, "token": token}, publish, wait)
+
+
+def stop_at(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Stops where the program raised what nothing catches, as pdb does, if a debugger is attached.
+
+    `stop_on_unhandled_exception` of pydevd is what Ray calls for a task that failed (ray/util/debugpy.py).
+    """
+    pydevd = sys.modules.get("pydevd")
+    if pydevd is None or kind is KeyboardInterrupt:
+        return
+    debugger, thread = pydevd.get_global_debugger(), threading.current_thread()
+    info = debugger.set_additional_thread_info(thread)
+    info.is_tracing += 1
+    try:
+        debugger.stop_on_unhandled_exception(debugger, thread, info, (kind, error, trace))
+    finally:
+        info.is_tracing -= 1
+
+
+def _dashboard() -> str:
+    """Returns the address of the dashboard of the Ray that this process has joined; empty without one."""
+    import ray._private.worker
+
+    address = ray._private.worker.get_dashboard_url()
+    return f"http://{address.removeprefix('http://')}" if address else ""
+
+
+def _end_with(alive: int) -> None:
+    while os.read(alive, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,217 @@
+"""Tests `rayside run` on a real Ray, from an environment that has Ray and the wheel alone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from rayside.client.commands import Place
+from rayside.client.scripted import run_sync
+from rayside.client.session import AttachOptions
+from rayside.dap.client import Client
+from rayside.errors import NotRunning
+from tests.integration.conftest import Rayside
+from tests.integration.relay_port import until
+from tests.integration.screen import Screen
+from tests.patience import PATIENCE
+
+PROGRAM = """\
+import sys
+
+import ray
+
+before = 1  # no Ray is there yet
+
+
+@ray.remote(num_cpus=0.1)
+def half(n):
+    result = n / 2
+    return result
+
+
+@ray.remote(num_cpus=0.1)
+class Counter:
+    def add(self, n):
+        return 10 / n
+
+
+def main(words):
+    for _ in range(2):
+        ray.init(num_cpus=1, include_dashboard=True)
+        halves = ray.get([half.remote(int(word)) for word in words])
+        ray.get(Counter.remote().add.remote(sum(halves)))
+        ray.shutdown()
+    print(f"halves {halves}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+"""
+BEFORE, HALF, ADD, HALVES = (
+    PROGRAM.splitlines().index(line) + 1
+    for line in (
+        "before = 1  # no Ray is there yet",
+        "    return result",
+        "        return 10 / n",
+        "        ray.get(Counter.remote().add.remote(sum(halves)))",
+    )
+)
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    file = tmp_path / "halves.py"
+    file.write_text(PROGRAM)
+    return file
+
+
+@pytest.fixture
+def environment(python: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Yields the variables of a user who has that Python, and sees that nothing of a run is left."""
+    with tempfile.TemporaryDirectory(prefix="r-", dir="/tmp") as folder:  # short, for Ray's sockets
+        (Path(folder) / "run").mkdir()
+        yield {
+            "PATH": f"{python.parent}{os.pathsep}{os.defpath}",
+            "HOME": str(tmp_path),
+            "TMPDIR": f"{folder}/run",
+            "RAY_TMPDIR": folder,
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
+        with contextlib.suppress(AssertionError):
+            until(lambda: not [*processes(folder)])
+        assert [" ".join(each.cmdline())[:200] for each in processes(folder)] == []
+        assert [*(Path(folder) / "run").glob("rayside*")] == []
+
+
+def processes(folder: str) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get("RAY_TMPDIR") == folder:
+                yield process
+
+
+def script(environment: dict[str, str]) -> str:
+    return f"{environment['PATH'].partition(os.pathsep)[0]}/rayside"
+
+
+def run(environment: dict[str, str], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [script(environment), "run", *words]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
+
+
+def document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.stdout.startswith("{"), done.stderr
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.gate
+def test_driver_tasks_and_actors_stop_in_each_ray_of_a_program(
+    environment: dict[str, str], program: Path
+) -> None:
+    breaks = [f"--break=halves.py:{line}" for line in (BEFORE, HALF, ADD, HALVES)]
+    breaks[1] += ":n == 6"
+    done = run(environment, program.parent, "--json", *breaks, "--evaluate=n", "halves.py", "4", "6")
+    told = document(done)
+    assert done.returncode == 0, done.stderr
+    assert "halves [2.0, 3.0]" in done.stderr
+    assert told["job"] == {"submission_id": None, "status": "SUCCEEDED"}
+    stops = [(stop["task"], stop["line"], stop["evaluated"]["n"][:4]) for stop in told["stopped"]]
+    one_ray = [("half", HALF, "6"), ("driver", HALVES, "<Nam"), ("Counter.add", ADD, "5.0")]
+    assert stops == [("driver", BEFORE, "<Nam"), *one_ray, *one_ray]
+    assert {stop["file"] for stop in told["stopped"]} == {str(program)}
+
+
+def test_a_failure_stops_in_the_task_and_in_the_driver(environment: dict[str, str], program: Path) -> None:
+    done = run(environment, program.parent, "--json", "--post-mortem", "-m", "halves", "0")
+    told = document(done)
+    assert done.returncode == 1
+    assert "ZeroDivisionError" in done.stderr
+    assert "runpy" not in done.stderr
+    stops = [(stop["task"], stop["reason"], stop["line"]) for stop in told["stopped"]]
+    assert stops == [("Counter.add", "exception", ADD), ("driver", "exception", HALVES)]
+    assert told["job"]["status"] == "FAILED"
+
+
+def test_ctrl_c_at_the_prompt_ends_the_program_and_its_ray(
+    environment: dict[str, str], program: Path
+) -> None:
+    words = ("run", f"--break={program}:{HALF}:n == 6", str(program), "4", "6")
+    screen = Screen(script(environment), *words, env=environment)
+    try:
+        screen.until("(rayside) ")
+        screen.type("p result\n")
+        screen.until("3.0")
+        screen.until("(rayside) ")
+        screen.type("\x03")
+        screen.until("ends with the program")
+        screen.until("KeyboardInterrupt")
+        assert screen.process.wait(PATIENCE) == 130
+    finally:
+        screen.close()
+
+
+def test_an_editor_attaches_by_the_token_in_the_file_that_is_named(
+    environment: dict[str, str], program: Path
+) -> None:
+    command = [script(environment), "run", "--listen", "0", str(program), "6"]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        port = int(running.stderr.readline().rpartition(":")[2])
+        token = Path(running.stderr.readline().partition("cat ")[2].strip())
+        assert token.stat().st_mode & 0o777 == 0o600
+        options = AttachOptions(
+            partial(Client.connect, "127.0.0.1", port),
+            token.read_text(),
+            breakpoints=[Place(str(program), HALF, None)],
+        )
+        told: list[str] = []
+        with pytest.raises(NotRunning, match="it was ended"):  # with the program
+            run_sync(options, Never(), timeout=PATIENCE, on_event=told.append)
+        assert running.wait(PATIENCE) == 0, running.stderr.read()
+    assert told.count(f"half stopped at {program}:{HALF}") == 2
+
+
+class Never:
+    """Watches nothing that ends."""
+
+    def job(self) -> None:
+        return None
+
+
+def test_two_programs_in_one_ray_are_debugged_apart(
+    environment: dict[str, str], program: Path, up: Rayside
+) -> None:
+    head = up.target.access.target.head
+    program.write_text(PROGRAM.replace("num_cpus=1, include_dashboard=True", ""))
+    joined = {**head.environment(), **environment, "RAY_ADDRESS": address(up)}
+    command = [script(joined), "run", "--json", f"--break={program}:{HALF}", "--evaluate=n", str(program)]
+    running = [
+        subprocess.Popen([*command, word], env=joined, stdout=subprocess.PIPE, text=True) for word in "46"
+    ]
+    for process, word in zip(running, "46", strict=True):
+        output, _ = process.communicate(timeout=PATIENCE)
+        stops = json.loads(output)["stopped"]
+        assert [stop["evaluated"]["n"] for stop in stops] == [word, word]
+
+
+@pytest.fixture
+def up(rayside: Rayside) -> Rayside:
+    done = rayside.run("up", "--no-example")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return rayside
+
+
+def address(up: Rayside) -> str:
+    return (up.folder / "ray" / "ray_current_cluster").read_text()

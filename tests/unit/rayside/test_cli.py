@@ -1,0 +1,107 @@
+"""Tests the command line `rayside`, up to the processes that it starts."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from rayside import cli, run_program
+from rayside.console import Console
+from rayside.errors import MissingProgram
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "main.py").write_text("x = 1\n")
+    monkeypatch.chdir(tmp_path)
+    for name in ("RAY_ADDRESS", run_program._IN_JOB):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(run_program, "_require_ray", lambda: None)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["run"], "no program is named"),
+        (["run", "--brake", "main.py"], "unrecognized arguments: --brake"),
+        (["run", "nothing.py"], "there is no file nothing.py"),
+        (["run", "-m", "nothing.here"], "there is no module nothing.here"),
+        (["run", "--break", "main.py", "main.py"], "--break main.py is not FILE:LINE"),
+        (["run", "--break", "main.py:1:x =", "main.py"], "the condition 'x =' is no Python expression"),
+        (["run", "--listen", "70000", "main.py"], "--listen 70000 is no port"),
+        (["run", "--listen", "0", "--evaluate", "x", "main.py"], "--listen leaves breakpoints and values"),
+        (["run", "--timeout", "soon", "main.py"], "--timeout is 'soon'"),
+    ],
+    ids=str,
+)
+def test_what_is_typed_wrong_is_said(words: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(words) == 2
+    assert f"error[invalid-argument]: {why}" in capsys.readouterr().err
+
+
+def test_an_error_is_a_document_where_json_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "--json", "nothing.py"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["message"] == "there is no file nothing.py"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("RAY_ADDRESS", "ray://head:10001", "RAY_ADDRESS leads to a Ray Client server"),
+        (run_program._IN_JOB, "{}", "this is a job of Ray already"),
+    ],
+)
+def test_where_a_program_can_t_be_run_is_said(
+    name: str, value: str, why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert cli.main(["run", "main.py"]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_the_options_after_the_program_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[run_program.Program] = []
+
+    def run(program: run_program.Program, console: Console) -> int:
+        given.append(program)
+        return 7
+
+    monkeypatch.setattr(run_program, "run", run)
+    assert cli.main(["run", "--post-mortem", "main.py", "--json", "-m", "3"]) == 7
+    assert (given[0].name, given[0].arguments) == ("main.py", ["--json", "-m", "3"])
+    assert given[0].post_mortem and not given[0].is_module
+
+
+class TestRay:
+    @pytest.fixture
+    def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        return tmp_path
+
+    @pytest.mark.parametrize(
+        ("has", "version", "why", "hint"),
+        [
+            ([], "", "has no Ray", "-m pip install 'ray[default]'"),
+            (["ray"], "2.38.1", "Ray 2.38.1 is older than 2.39", "-m pip install 'ray[default]>=2.39'"),
+            (["ray", "aiohttp"], "2.60.0", "this Ray has no dashboard", "-m pip install 'ray[default]'"),
+            (["ray", *run_program._OF_DASHBOARD], "2.60.0", "", ""),
+        ],
+        ids=["none", "old", "without default", "whole"],
+    )
+    def test_a_python_whose_ray_can_t_be_debugged_is_told_what_installs_it(
+        self, has: list[str], version: str, why: str, hint: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.undo()
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: name if name in has else None)
+        monkeypatch.setattr(run_program, "_version", lambda: version)
+        if not why:
+            run_program._require_ray()
+            return
+        with pytest.raises(MissingProgram) as error:
+            run_program._require_ray()
+        assert why in error.value.message
+        assert error.value.hint.endswith(hint)
