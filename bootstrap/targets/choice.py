@@ -5,7 +5,6 @@ The settings, the instance's record and the context are resolved once, to a `Pla
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -344,9 +343,7 @@ def _ports(settings: Settings, known: Instance) -> Ports:
         elif settings.name == DEFAULT_NAME:
             chosen[name] = port
         else:
-            chosen[name] = next(_free(port, {*others, *chosen.values()}))
+            taken = {*others, *chosen.values()}
+            free = (each for each in range(port, 65536) if each not in taken and not port_holder(each))
+            chosen[name] = next(free)
     return Ports(**chosen)
-
-
-def _free(first: int, taken: Collection[int]) -> Iterator[int]:
-    return (port for port in range(first, 65536) if port not in taken and not port_holder(port))

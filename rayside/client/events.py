@@ -76,6 +76,15 @@ class JobState:
     def title(self) -> str:
         return f"job {self.submission_id}" if self.submission_id else "the program"
 
+    @property
+    def next(self) -> str:
+        """Returns what can be done after its end, for people; empty after a program that nobody submitted."""
+        if not self.submission_id:
+            return ""
+        if self.status == "SUCCEEDED":
+            return "./invokew submit --help says how to run your own program"
+        return f"./invokew logs --job {self.submission_id} shows its output"
+
 
 @dataclass(frozen=True)
 class JobEnded:

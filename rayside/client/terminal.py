@@ -35,8 +35,7 @@ from rayside.signals import signals_noticed
 
 PROMPT = "(rayside) "
 _POLL = 0.5  # seconds after which a wait checks the clock again
-# Seconds in which the relay tells of all tasks that are stopped already; it takes milliseconds.
-_QUIET = 0.3
+_QUIET = 0.3  # seconds in which the relay tells of all tasks that are stopped already; it takes milliseconds
 _WAITING = "waiting for the next stop (Ctrl-C: back to the prompt)"
 _STEP = 2.0  # seconds after which a step counts as running on; one takes milliseconds
 
@@ -52,13 +51,10 @@ def run(
 ) -> int:
     """Debugs until the user leaves or the job has ended; returns the exit code.
 
-    Args:
-        timeout: seconds to wait for the first stop (default: 60).
-        history: the file of the lines typed; made with mode 0600.
-        end: asks the program to end that this is run for, where Ctrl-C at the prompt is to do so.
-
-    The exit code is 130 where the user left with Ctrl-C, or input from a file ended without `quit`: then what
-    was stopped stays stopped, without `end`. Raises:
+    `timeout` is in seconds, for the first stop; the file `history` gets the lines typed, and mode 0600; `end`
+    asks the program to end that this is run for, where Ctrl-C at the prompt is to do so. The exit code is 130
+    where the user left with Ctrl-C, or input from a file ended without `quit`: then what was stopped stays
+    stopped, without `end`. Raises:
         DebuggerBusy: another debugger has the tasks, and is to keep them.
         NothingPaused: no task stopped within `timeout` seconds.
         RaysideError: the relay or Ray is gone, or another debugger took over.
@@ -95,8 +91,8 @@ class Terminal:
 
     def __init__(self, session: Session, console: Console, call: Call, *, stays: bool = True) -> None:
         self._session, self._stays = session, stays
-        self._console = console
-        self._call = call
+        self._console, self._call = console, call
+        self._say = console.event
         self._view = View(session, console, call)
         self._places = Places(session, console, call, self._view)
         self._groups = Groups(session, console, call)
@@ -252,10 +248,8 @@ class Terminal:
         for event in self._call(self._session.pending_events()):  # what was said before it ended
             self._news(event)
         self._say(f"{job.title} ended: {job.status}")
-        if job.submission_id:
-            output = f"logs --job {job.submission_id} shows its output"
-            own = "submit --help says how to run your own program"
-            self._say(f"Next: ./invokew {own if job.status == 'SUCCEEDED' else output}")
+        if job.next:
+            self._say(f"Next: {job.next}")
         self._exit = 0
         return True
 
@@ -354,6 +348,3 @@ class Terminal:
         for stop in self._listed():
             self._say(f"{stop.title} goes on")
         self._exit = 0
-
-    def _say(self, text: str) -> None:
-        self._console.event(text)
