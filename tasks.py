@@ -57,6 +57,10 @@ class Verb(Task):  # type: ignore[type-arg]
             console.event(f" then: {_as_typed(self.name)}")
         raise Exit(code=error.exit_code)
 
+    def arg_opts(self, name: str, default: Any, taken_names: set[str]) -> dict[str, Any]:
+        """Returns an option's properties; its short form is never -h, which is Invoke's own for --help."""
+        return dict(super().arg_opts(name, default, taken_names | {"h"}))
+
 
 class _UnlessAll(Argument):
     """A positional argument that may be left out where `--all` is given, which Invoke knows nothing of."""

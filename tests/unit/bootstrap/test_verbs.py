@@ -402,3 +402,8 @@ def test_a_verb_on_local_does_not_wait_for_the_package_of_kubernetes(words: str,
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in ran.stderr.splitlines()}
     assert "bootstrap" in imported
     assert "kubernetes" not in imported
+
+
+@pytest.mark.parametrize("verb", [each for each in vars(tasks).values() if isinstance(each, Verb)], ids=str)
+def test_h_asks_each_verb_for_its_help(verb: Verb) -> None:
+    assert not [argument for argument in verb.get_arguments() if "h" in argument.names]
