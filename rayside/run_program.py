@@ -1,8 +1,7 @@
 """Runs a Ray program under the debugger: `rayside run`.
 
 Three processes, and a folder of this user's alone: this one, the program, and a relay for it. Each of the two
-ends when this one does, however it ends, for they hold a pipe of its. In the folder are `token`, by which the
-debugger is known, and `told.json`, in which the program says where its driver and its Ray are.
+ends when this one does, however it ends, for they hold a pipe of its.
 """
 
 from __future__ import annotations
@@ -13,14 +12,13 @@ import importlib.util
 import math
 import os
 import re
-import secrets
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,29 +29,16 @@ from rayside.client.scripted import run_sync
 from rayside.client.session import AttachOptions
 from rayside.console import Console
 from rayside.dap.client import Client
-from rayside.errors import (
-    INTERRUPTED,
-    DebuggerGone,
-    Interrupted,
-    InvalidArgument,
-    MissingProgram,
-    PortTaken,
-)
-from rayside.ports import port_holder
-from rayside.private_file import write_private
-from rayside.ray import authentication
-from rayside.relay.config import Config
+from rayside.errors import INTERRUPTED, Interrupted, InvalidArgument, MissingProgram
+from rayside.program_relay import RUN, TOLD, ProgramRelay, begun
 from rayside.signals import signals_noticed
 from rayside.worker.debug_config import LONGEST_WAIT
-from rayside.worker.handshake import USER_VARIABLE
 
 OLDEST_RAY = (2, 39)
 # What `pip install ray` lacks and `ray[default]` has: without it there is no dashboard, which lists workers.
 _OF_DASHBOARD = ("aiohttp", "aiohttp_cors", "opencensus", "prometheus_client")
 _INSTALL = "{} -m pip install 'ray[default]'"
 _IN_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-# Not by -m, which would look for this package in the current folder first.
-_RUN = "import runpy, sys; sys.path[:] = filter(None, sys.path); runpy.run_module({!r}, run_name='__main__')"
 # Seconds for which each process waits for the terminal debugger, which is there at once; for the program to
 # end when it is asked to; and for one look at whether it has ended.
 _ATTACH, _ENDING, _LOOK = 60.0, 30.0, 0.5
@@ -96,17 +81,15 @@ class _Run:
     program: Program
     console: Console
     folder: Path
-    _processes: list[subprocess.Popen[Any]] = field(default_factory=list)
 
     def to_the_end(self) -> int:
-        token, environment = self._token()
-        write_private(self.folder / "token", token)
-        with self._relay() as port, self._started(environment) as process:
+        with self._relay_and_program() as (relay, process):
+            port = relay.port()
             if self.program.listen is not None:
                 return self._with_editor(process, port)
             options = AttachOptions(
                 connect=partial(Client.connect, "127.0.0.1", port),
-                token=token,
+                token=relay.token,
                 breakpoints=self.program.breaks,
             )
             if self.console.as_json or self.program.evaluate:
@@ -159,74 +142,29 @@ class _Run:
 
     # --- the processes -------------------------------------------------------------------
 
-    def _token(self) -> tuple[str, dict[str, str]]:
-        """Returns the token, and the variables by which a Ray that the program starts asks for it as well."""
-        if os.environ.get("RAY_AUTH_MODE") == "token":
-            return authentication.token(""), {}
-        token = secrets.token_urlsafe(32)
-        ray = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.folder / "token")}
-        return token, {} if "RAY_AUTH_MODE" in os.environ else ray
-
     @property
     def _is_at_terminal(self) -> bool:
         scripted = self.console.as_json or bool(self.program.evaluate)
         return self.program.listen is None and not scripted
 
-    @cached_property
-    def _user(self) -> str:
-        return f"rayside run {secrets.token_hex(8)}"
+    @contextlib.contextmanager
+    def _relay_and_program(self) -> Iterator[tuple[ProgramRelay, subprocess.Popen[Any]]]:
+        with begun(self.folder, self.program.listen or 0) as relay, self._started(relay.variables) as process:
+            yield relay, process
 
     @contextlib.contextmanager
-    def _relay(self) -> Iterator[int]:
-        """Runs the relay; yields its port. Raises PortTaken, DebuggerGone."""
-        port = self.program.listen or 0
-        if port and (holder := port_holder(port)):
-            raise PortTaken(f"port {port} is taken, by {holder.words}", hint="--listen 0 takes a free one")
-        config = Config(
-            *("127.0.0.1", port, "", self.folder / "token"),
-            shared_files=True,
-            user=self._user,
-            program=str(self.folder / "told.json"),
-        )
-        write_private(self.folder / "relay.json", config.document())
-        command: list[str | Path] = [sys.executable, "-c", _RUN.format("rayside.relay")]
-        command += ["--config", self.folder / "relay.json"]
-        log = self.folder / "relay.log"
-        with (
-            log.open("wb") as stderr,
-            subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True
-            ) as relay,
-        ):
-            assert relay.stdin is not None and relay.stdout is not None
-            try:
-                said = relay.stdout.readline()
-                if not said:
-                    raise DebuggerGone(
-                        f"the relay did not start: {log.read_text(errors='replace').strip()[-2000:]}",
-                        hint="run it again; if it happens twice, please report it",
-                    )
-                yield int(said)
-            finally:
-                relay.stdin.close()
-                try:
-                    relay.wait(_ENDING)
-                except subprocess.TimeoutExpired:
-                    relay.kill()
-
-    @contextlib.contextmanager
-    def _started(self, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[Any]]:
+    def _started(self, variables: Mapping[str, str]) -> Iterator[subprocess.Popen[Any]]:
         """Runs the program, which is ended at the latest with this."""
         program, terminal = self.program, self._is_at_terminal
         alive, held = os.pipe()
         patience = _ATTACH if program.listen is None else LONGEST_WAIT
-        command: list[str | Path] = [sys.executable, "-c", _RUN.format("rayside.worker")]
-        command += ["--told", self.folder / "told.json", "--alive", str(alive)]
+        command: list[str | Path] = [sys.executable, "-c", RUN.format("rayside.worker")]
+        command += ["--told", self.folder / TOLD, "--alive", str(alive)]
         command += ["--attach-timeout", f"{patience:g}"]
         command += ["--post-mortem"] * program.post_mortem + ["-m"] * program.is_module
         process = subprocess.Popen(
             [*command, program.name, *program.arguments],
-            env={**os.environ, **environment, USER_VARIABLE: self._user},
+            env={**os.environ, **variables},
             # The terminal is the debugger's, and so is Ctrl-C.
             stdin=subprocess.DEVNULL if terminal else None,
             stdout=sys.stderr if self.console.as_json else None,
@@ -283,7 +221,7 @@ def _check(program: Program) -> None:
         )
     if not program.is_module and not Path(program.name).is_file():
         raise InvalidArgument(f"there is no file {program.name}", hint="name it from the current folder")
-    _require_ray()
+    require_ray()
     if program.is_module and not _is_module(program.name):
         raise InvalidArgument(f"there is no module {program.name}", hint="name it as for `python -m`")
     if os.environ.get("RAY_ADDRESS", "").startswith("ray://"):
@@ -303,7 +241,7 @@ def _is_module(name: str) -> bool:
         del sys.path[0]
 
 
-def _require_ray() -> None:
+def require_ray() -> None:
     """Raises MissingProgram unless this Python has a Ray that can be debugged."""
     install = _INSTALL.format(sys.executable)
     if importlib.util.find_spec("ray") is None:

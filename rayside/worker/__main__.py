@@ -50,7 +50,8 @@ def main() -> None:
     if not options.module and not Path(options.program).is_file():
         parser.error(f"there is no file {options.program}")
     if options.told:
-        run_driver.begin(options.told, options.alive, options.attach_timeout, post_mortem=options.post_mortem)
+        how = {"post_mortem": options.post_mortem, "alive": options.alive}
+        run_driver.begin(options.told, options.attach_timeout, **how)
     else:
         debug(options.attach_timeout, post_mortem=options.post_mortem)
     sys.argv = [options.program, *options.arguments]

@@ -22,14 +22,14 @@ from . import attach, driver, tracing
 HOST = "127.0.0.1"
 
 
-def begin(file: Path, alive: int, attach_timeout: float, *, post_mortem: bool) -> None:
+def begin(file: Path, attach_timeout: float, *, post_mortem: bool = False, alive: int | None = None) -> None:
     """Opens this process to the debugger of `rayside run`, waits for it, and has each `ray.init` debugged.
 
     Args:
         file: the file to write, beside which `token` lies, the token for debuggers.
-        alive: a pipe's descriptor, at whose end `rayside run` is gone: this program ends then, too.
         attach_timeout: the seconds for which this process, and each worker, waits for a debugger.
         post_mortem: whether a task that fails stops there.
+        alive: a pipe's descriptor, at whose end `rayside run` is gone: this program ends then, too.
     """
     told: dict[str, Any] = {"pid": os.getpid(), "port": 0, "dashboard": ""}
 
@@ -42,7 +42,8 @@ def begin(file: Path, alive: int, attach_timeout: float, *, post_mortem: bool) -
         told["dashboard"] = _dashboard() if there else ""
         tell()
 
-    tracing.in_background(partial(_end_with, alive))
+    if alive is not None:
+        tracing.in_background(partial(_end_with, alive))
     driver.debug(attach_timeout, post_mortem=post_mortem, joined=joined)
     token = (file.parent / "token").read_bytes().strip()
 
@@ -51,7 +52,8 @@ def begin(file: Path, alive: int, attach_timeout: float, *, post_mortem: bool) -
         tell()
 
     def wait() -> None:
-        attach.until_attached(lambda: False, attach_timeout, says=False)
+        if attach_timeout > 0:
+            attach.until_attached(lambda: False, attach_timeout, says=False)
 
     attach.open_port(lambda: {"host": HOST, "token": token}, publish, wait)
 

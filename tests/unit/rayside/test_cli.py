@@ -19,7 +19,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for name in ("RAY_ADDRESS", run_program._IN_JOB):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(run_program, "_require_ray", lambda: None)
+    monkeypatch.setattr(run_program, "require_ray", lambda: None)
     return tmp_path
 
 
@@ -99,9 +99,9 @@ class TestRay:
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: name if name in has else None)
         monkeypatch.setattr(run_program, "_version", lambda: version)
         if not why:
-            run_program._require_ray()
+            run_program.require_ray()
             return
         with pytest.raises(MissingProgram) as error:
-            run_program._require_ray()
+            run_program.require_ray()
         assert why in error.value.message
         assert error.value.hint.endswith(hint)
