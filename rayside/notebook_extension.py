@@ -12,12 +12,10 @@ import math
 import os
 import shlex
 import sys
-import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn
 
 from rayside import run_program
@@ -29,7 +27,7 @@ from rayside.client.session import AttachOptions
 from rayside.dap.client import Client
 from rayside.errors import InvalidArgument, RaysideError
 from rayside.plain import plain
-from rayside.program_relay import TOLD, begun
+from rayside.program_relay import TOLD, begun, own_folder
 from rayside.worker import run_driver
 
 _MAGIC = "rayside"
@@ -47,10 +45,10 @@ def load(shell: Any) -> None:
     atexit.register(kept.close)
     try:
         run_program.require_ray()
-        temporary = tempfile.TemporaryDirectory(prefix="rayside-run-", ignore_cleanup_errors=True)
-        folder = Path(kept.enter_context(temporary))
+        folder = kept.enter_context(own_folder())
         relay = kept.enter_context(begun(folder))
-        os.environ.update(relay.variables)
+        os.environ.pop("RAY_AUTH_TOKEN", None)  # where it stays, it is there anew
+        os.environ.update(relay.environment)
         run_driver.begin(folder / TOLD, 0.0)
         connect = partial(Client.connect, "127.0.0.1", relay.port())
     except (RaysideError, RuntimeError) as error:  # RuntimeError: ray.init was called before

@@ -1,7 +1,8 @@
 """Runs the relay of one program: that of `rayside run`, or of a notebook.
 
-It has a folder of this user's alone. In there are `token`, by which the debugger is known, and `told.json`,
-in which the program says where its driver and its Ray are.
+It has a folder of this user's alone. In there are `token`, by which a debugger is known to the relay and to
+the driver; `ray-token`, which is Ray's, whatever Ray the program joins; and `told.json`, in which the program
+says where its driver and its Ray are.
 """
 
 from __future__ import annotations
@@ -9,23 +10,55 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rayside.errors import DebuggerGone, PortTaken
+from rayside import default_folders
+from rayside.errors import DebuggerGone, NotRunning, PortTaken
 from rayside.ports import port_holder
 from rayside.private_file import write_private
 from rayside.ray import authentication
 from rayside.relay.config import Config
+from rayside.users import OF_A_RUN
 from rayside.worker.handshake import USER_VARIABLE
+from rayside.worker.run_driver import RAYS_TOKEN, TOKEN
 
 TOLD = "told.json"
-# Not by -m, which would look for this package in the current folder first.
-RUN = "import runpy, sys; sys.path[:] = filter(None, sys.path); runpy.run_module({!r}, run_name='__main__')"
 _ENDING = 30.0  # seconds for it to detach from all
+# What it says on standard output begins so: Python may print something as it starts.
+_SAYS = "rayside: "
+
+
+def command(module: str) -> list[str]:
+    """Returns how a module of this package is run, whatever lies in the current folder or on PYTHONPATH.
+
+    The folder of this package comes first on the path, as the only addition to it.
+    """
+    folder = str(Path(__file__).parents[1])
+    path = f"import sys; sys.path[:] = [{folder!r}, *filter(None, sys.path)]"
+    return [sys.executable, "-c", f"{path}; import runpy; runpy.run_module({module!r}, run_name='__main__')"]
+
+
+@contextlib.contextmanager
+def own_folder() -> Iterator[Path]:
+    """Makes a folder below the state folder, where nobody else can make one of its name; removes it.
+
+    Raises NotRunning where that is another user's, or open to others.
+    """
+    runs = default_folders.state_folder() / "runs"
+    runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = runs.lstat()
+    if found.st_uid != os.geteuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
+        raise NotRunning(
+            f"{runs} is another user's, or others may write to it", hint="remove it, and run it again"
+        )
+    with tempfile.TemporaryDirectory(prefix="", dir=runs, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 @dataclass(frozen=True)
@@ -34,20 +67,21 @@ class ProgramRelay:
 
     Attributes:
         token: the token by which it knows a debugger.
-        variables: the variables of the program's environment: the name of whom it is debugged for, which is
-            this relay's alone, and those by which a Ray that the program starts asks for the token, too.
+        environment: the program's: it has the name of whom it is debugged for, which is this relay's alone,
+            and a Ray that the program starts asks for a token.
     """
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[str]
     folder: Path
     token: str
-    variables: Mapping[str, str]
+    environment: dict[str, str]
 
     def port(self) -> int:
         """Returns the port, once it listens there. Raises DebuggerGone."""
         assert self.process.stdout is not None
-        if said := self.process.stdout.readline():
-            return int(said)
+        for line in self.process.stdout:
+            if line.startswith(_SAYS):
+                return int(line.removeprefix(_SAYS))
         log = (self.folder / "relay.log").read_text(errors="replace").strip()
         raise DebuggerGone(
             f"the relay did not start: {log[-2000:]}",
@@ -63,30 +97,27 @@ def begun(folder: Path, port: int = 0) -> Iterator[ProgramRelay]:
     """
     if port and (holder := port_holder(port)):
         raise PortTaken(f"port {port} is taken, by {holder.words}", hint="--listen 0 takes a free one")
-    token_file, file = folder / "token", folder / "relay.json"
-    variables = {USER_VARIABLE: f"rayside run {secrets.token_hex(8)}"}
-    if os.environ.get("RAY_AUTH_MODE") == "token":
-        token = authentication.token("")
-    else:
-        token = secrets.token_urlsafe(32)
-        if "RAY_AUTH_MODE" not in os.environ:
-            variables |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token_file)}
-    write_private(token_file, token)
-    config = Config(
-        *("127.0.0.1", port, "", token_file),
-        shared_files=True,
-        user=variables[USER_VARIABLE],
-        program=str(folder / TOLD),
-    )
+    user, token, file = f"{OF_A_RUN}{secrets.token_hex(8)}", secrets.token_urlsafe(32), folder / "relay.json"
+    environment = {**os.environ, USER_VARIABLE: user}
+    mode = environment.get("RAY_AUTH_MODE", "").strip().lower()
+    rays = authentication.token("") if mode == "token" else secrets.token_urlsafe(32)
+    if not mode:
+        environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(folder / RAYS_TOKEN)}
+        environment.pop("RAY_AUTH_TOKEN", None)  # Ray takes it first
+    write_private(folder / TOKEN, token)
+    write_private(folder / RAYS_TOKEN, rays)
+    told = str(folder / TOLD)
+    config = Config("127.0.0.1", port, "", folder / TOKEN, shared_files=True, user=user, program=told)
     write_private(file, config.document())
-    command: list[str | Path] = [sys.executable, "-c", RUN.format("rayside.relay"), "--config", file]
-    pipe = subprocess.PIPE
+    words, pipe = [*command("rayside.relay"), "--config", str(file)], subprocess.PIPE
     with (
-        (folder / "relay.log").open("wb") as log,
-        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, start_new_session=True) as process,
+        (folder / "relay.log").open("w") as log,
+        subprocess.Popen(
+            words, stdin=pipe, stdout=pipe, stderr=log, text=True, start_new_session=True
+        ) as process,
     ):
         try:
-            yield ProgramRelay(process, folder, token, variables)
+            yield ProgramRelay(process, folder, token, environment)
         finally:
             assert process.stdin is not None
             process.stdin.close()

@@ -35,7 +35,10 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     arguments = [argument for argument in config.invocation_params.args if argument != _OPTION]
     try:
         return run_program.run(
-            run_program.Program("pytest", [_QUIETLY, *arguments], is_module=True, post_mortem=True), console
+            run_program.Program(
+                "pytest", [_QUIETLY, *arguments], is_module=True, post_mortem=True, safe_path=True
+            ),
+            console,
         )
     except RaysideError as error:
         console.error(error)

@@ -12,13 +12,14 @@ import importlib.util
 import math
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,12 @@ from rayside.client.session import AttachOptions
 from rayside.console import Console
 from rayside.dap.client import Client
 from rayside.errors import INTERRUPTED, Interrupted, InvalidArgument, MissingProgram
-from rayside.program_relay import RUN, TOLD, ProgramRelay, begun
+from rayside.program_relay import TOLD, ProgramRelay, begun, command, own_folder
 from rayside.signals import signals_noticed
 from rayside.worker.debug_config import LONGEST_WAIT
+from rayside.worker.run_driver import TOKEN
 
-OLDEST_RAY = (2, 39)
+OLDEST_RAY, WITH_TOKENS = (2, 39), (2, 52)
 # What `pip install ray` lacks and `ray[default]` has: without it there is no dashboard, which lists workers.
 _OF_DASHBOARD = ("aiohttp", "aiohttp_cors", "opencensus", "prometheus_client")
 _INSTALL = "{} -m pip install 'ray[default]'"
@@ -64,16 +66,20 @@ class Program:
     post_mortem: bool = False
     listen: int | None = None
     timeout: float = math.inf
+    # As with `python -P`: neither the script's folder nor the current one is on its path.
+    safe_path: bool = False
 
 
 def run(program: Program, console: Console) -> int:
     """Runs it to its end; returns its exit code, or 130 where Ctrl-C has ended it. Raises RaysideError."""
     _check(program)
-    with (
-        tempfile.TemporaryDirectory(prefix="rayside-run-", ignore_cleanup_errors=True) as folder,
-        signals_noticed(signal.SIGTERM, signal.SIGHUP),
-    ):
-        return _Run(program, console, Path(folder)).to_the_end()
+    if not _asks_for_token():
+        console.event(
+            "this Ray asks for no token: who reaches this machine over the network, or has an account on it,"
+            " can debug its tasks, as they can run programs in it (docs/run.md)"
+        )
+    with own_folder() as folder, signals_noticed(signal.SIGTERM, signal.SIGHUP):
+        return _Run(program, console, folder).to_the_end()
 
 
 @dataclass(frozen=True)
@@ -128,7 +134,7 @@ class _Run:
 
     def _with_editor(self, process: subprocess.Popen[Any], port: int) -> int:
         self.console.event(f"the program waits for an editor: attach its Python debugger to 127.0.0.1:{port}")
-        self.console.event(f"  it asks for a token: cat {self.folder / 'token'}")
+        self.console.event(f"  it asks for a token: cat {shlex.quote(str(self.folder / TOKEN))}")
         try:
             return self._code(process)
         except KeyboardInterrupt:
@@ -149,22 +155,22 @@ class _Run:
 
     @contextlib.contextmanager
     def _relay_and_program(self) -> Iterator[tuple[ProgramRelay, subprocess.Popen[Any]]]:
-        with begun(self.folder, self.program.listen or 0) as relay, self._started(relay.variables) as process:
+        with begun(self.folder, self.program.listen or 0) as relay, self._started(relay) as process:
             yield relay, process
 
     @contextlib.contextmanager
-    def _started(self, variables: Mapping[str, str]) -> Iterator[subprocess.Popen[Any]]:
+    def _started(self, relay: ProgramRelay) -> Iterator[subprocess.Popen[Any]]:
         """Runs the program, which is ended at the latest with this."""
         program, terminal = self.program, self._is_at_terminal
         alive, held = os.pipe()
         patience = _ATTACH if program.listen is None else LONGEST_WAIT
-        command: list[str | Path] = [sys.executable, "-c", RUN.format("rayside.worker")]
-        command += ["--told", self.folder / TOLD, "--alive", str(alive)]
-        command += ["--attach-timeout", f"{patience:g}"]
-        command += ["--post-mortem"] * program.post_mortem + ["-m"] * program.is_module
+        words = [*command("rayside.worker"), "--told", str(self.folder / TOLD), "--alive", str(alive)]
+        words += ["--attach-timeout", f"{patience:g}"]
+        words += ["--safe-path"] * (program.safe_path or getattr(sys.flags, "safe_path", False))
+        words += ["--post-mortem"] * program.post_mortem + ["-m"] * program.is_module
         process = subprocess.Popen(
-            [*command, program.name, *program.arguments],
-            env={**os.environ, **variables},
+            [*words, program.name, *program.arguments],
+            env=relay.environment,
             # The terminal is the debugger's, and so is Ctrl-C.
             stdin=subprocess.DEVNULL if terminal else None,
             stdout=sys.stderr if self.console.as_json else None,
@@ -232,13 +238,11 @@ def _check(program: Program) -> None:
 
 
 def _is_module(name: str) -> bool:
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
-        return False
-    finally:
-        del sys.path[0]
+    """Returns whether there is a module, or a package around it; imports nothing of it."""
+    top = name.partition(".")[0]
+    return (
+        top in sys.builtin_module_names or PathFinder.find_spec(top, [str(Path.cwd()), *sys.path]) is not None
+    )
 
 
 def require_ray() -> None:
@@ -247,11 +251,22 @@ def require_ray() -> None:
     if importlib.util.find_spec("ray") is None:
         raise MissingProgram(f"this Python ({sys.executable}) has no Ray", hint=install)
     version = _version()
-    if version and tuple(map(int, re.findall(r"\d+", version)[:2])) < OLDEST_RAY:
+    if _numbers(version) < OLDEST_RAY:
         oldest = ".".join(map(str, OLDEST_RAY))
         raise MissingProgram(f"Ray {version} is older than {oldest}", hint=f"{install[:-1]}>={oldest}'")
     if any(importlib.util.find_spec(name) is None for name in _OF_DASHBOARD):
         raise MissingProgram("this Ray has no dashboard, which the debugger asks for workers", hint=install)
+
+
+def _asks_for_token() -> bool:
+    """Returns whether a Ray that the program starts asks for one."""
+    mode = os.environ.get("RAY_AUTH_MODE", "").strip().lower()
+    return mode in ("", "token") and _numbers(_version()) >= WITH_TOKENS
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Returns the first two numbers of a version, that of the newest Ray where there is none."""
+    return tuple(map(int, re.findall(r"\d+", version)[:2])) or (9_999,)
 
 
 def _version() -> str:

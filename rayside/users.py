@@ -13,6 +13,9 @@ import re
 from rayside.plain import line
 from rayside.worker.handshake import LONGEST_USER
 
+# The name for which a program of `rayside run` is debugged begins so.
+OF_A_RUN = "rayside run "
+
 
 def own_name() -> str:
     """Returns this user's name on this machine, or one made of the number where they have none."""
@@ -31,9 +34,9 @@ def is_name(text: str) -> bool:
 def sees(user: str, of: str) -> bool:
     """Returns whether `user` is shown, unasked, what is `of` that user, or of nobody where that is empty.
 
-    An empty `user` is on a Ray that is one person's, who sees all.
+    An empty `user` is on a Ray that is one person's, who sees all. A program of `rayside run` sees its own.
     """
-    return not user or of in ("", user)
+    return of == user if user.startswith(OF_A_RUN) else not user or of in ("", user)
 
 
 def in_a_name(user: str) -> str:

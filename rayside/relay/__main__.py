@@ -61,7 +61,7 @@ async def serve(config: Config) -> None:
     port = server.sockets[0].getsockname()[1]
     _log.info("listening on %s:%s for %s", config.host, port, config.dashboard or config.program)
     if config.program:
-        sys.stdout.write(f"{port}\n")
+        sys.stdout.write(f"rayside: {port}\n")
         sys.stdout.flush()
         # Standard input ends with who has begun it.
         asyncio.get_running_loop().add_reader(0, _end_of_input, stop)

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from rayside.dap.paused_task import PausedTask
+from rayside.errors import RaysideError
 from rayside.relay.cluster import ClusterDebuggees
 from rayside.relay.debuggee import Debuggee
 from rayside.worker.handshake import proof
-from rayside.worker.run_driver import HOST
+from rayside.worker.run_driver import HOST, RAYS_TOKEN
 
 
 class ProgramDebuggees:
@@ -22,15 +23,16 @@ class ProgramDebuggees:
 
     Args:
         file: that file; it lies in a folder of this user's alone.
-        token: proves who debugs, to the driver, and to a Ray that asks for it.
+        token: proves to the driver who debugs; Ray's own token lies beside the file.
         user: the name that the driver and its workers say they are debugged for. It is this run's alone, so
-            that the jobs of others on the same Ray are left alone.
+            that the jobs of others on the same Ray are left alone (`users.sees`).
     """
 
     def __init__(self, file: Path, token: str, user: str) -> None:
         self._file, self._token, self._user = file, token, user
         self._cluster: ClusterDebuggees | None = None
         self._dashboard = ""
+        self._jobs: set[str] = set()  # the program's, by Ray's ids
 
     async def debuggees(self) -> list[Debuggee]:
         told = self._told()
@@ -48,13 +50,19 @@ class ProgramDebuggees:
             driver=True,
             prove=partial(proof, self._token.encode()),
         )
-        await self._join(str(told["dashboard"]))
+        try:
+            await self._join(str(told["dashboard"]))
+        except RaysideError:  # It is not there yet, or is none: the driver is there all the same.
+            return [driver]
         found = await self._cluster.debuggees() if self._cluster else []
         # Ray lists it as well, at the address of the node, where it does not listen.
         of_ray = next((each for each in found if each.driver and (each.pid, each.port) == (pid, port)), None)
         if of_ray is not None:
             driver = replace(driver, rays_id=of_ray.worker_id, node_ip=of_ray.node_ip, job_id=of_ray.job_id)
-        return [driver, *(each for each in found if each is not of_ray)]
+            self._jobs.add(of_ray.job_id)
+        # A worker of which Ray does not know the job yet is asked for it, and for its user.
+        others = [each for each in found if each is not of_ray and each.job_id in ("", *self._jobs)]
+        return [driver, *(replace(each, user=self._user if each.job_id else "") for each in others)]
 
     def _told(self) -> dict[str, Any]:
         try:
@@ -67,12 +75,14 @@ class ProgramDebuggees:
         if dashboard != self._dashboard:
             self._cluster = None
             if dashboard:
-                join = partial(ClusterDebuggees.asked, dashboard, self._token, self._user)
+                token = self._file.with_name(RAYS_TOKEN).read_text()
+                join = partial(ClusterDebuggees.asked, dashboard, token, self._user)
                 self._cluster = await asyncio.to_thread(join)
             self._dashboard = dashboard
 
     async def waiting(self) -> list[PausedTask]:
-        return await self._cluster.waiting() if self._cluster else []
+        waiting = await self._cluster.waiting() if self._cluster else []
+        return [task for task in waiting if task.job_id in self._jobs]
 
     async def submission(self, job_id: str) -> str:
         return ""  # nobody has submitted it

@@ -38,9 +38,10 @@ def main() -> None:
         "--attach-timeout", type=float, default=60.0, metavar="S", help="seconds that they wait (default: 60)"
     )
     parser.add_argument("--post-mortem", action="store_true", help="a task that fails stops where it failed")
-    # `rayside run` gives these two: see run_driver.py.
+    # `rayside run` gives these: see run_driver.py.
     parser.add_argument("--told", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--alive", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--safe-path", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("-m", action="store_true", dest="module", help="PROGRAM is the name of a module")
     parser.add_argument("program", metavar="PROGRAM")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...")
@@ -58,7 +59,8 @@ def main() -> None:
     sys.excepthook = partial(_without_own_frames, sys.excepthook)
     # Python looks for a program's modules in its own folder, and in the current one with -m alone.
     folder = Path.cwd() if options.module else Path(options.program).resolve().parent
-    sys.path[: 0 if options.told else 1] = [str(folder)]  # `rayside run` has no current folder there
+    # First on the path is what led to this module: the current folder, or with `rayside run` this package's.
+    sys.path[:1] = [] if options.safe_path else [str(folder)]
     if options.module:
         runpy.run_module(options.program, run_name="__main__", alter_sys=True)
     else:

@@ -46,7 +46,10 @@ _PATIENCE, _RAYS_PATIENCE = 15.0, 5
 _NAMESPACE = b"rayside"
 _FAILURE = "the driver is debugged from ray.init on"
 # As `-m`, which would look for our modules in the current folder first: others may write there.
-_RUN = "import runpy, sys; sys.path.remove(''); runpy.run_module(sys.argv[1], run_name='__main__')"
+_RUN = (
+    "import sys; sys.path[:] = filter(None, sys.path); import runpy;"
+    " runpy.run_module(sys.argv[1], run_name='__main__')"
+)
 
 
 def on_init(runtime_env: dict[str, Any]) -> dict[str, Any]:

@@ -7,11 +7,14 @@ The file is `{"pid", "port", "dashboard"}`, the last an address as http://127.0.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
+import time
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +23,10 @@ from typing import Any
 from . import attach, driver, tracing
 
 HOST = "127.0.0.1"
+# Files beside the one that is written: the debugger's token, and Ray's.
+TOKEN, RAYS_TOKEN = "token", "ray-token"
+# Seconds for the program to end once `rayside run` is gone.
+_ENDING = 10.0
 
 
 def begin(file: Path, attach_timeout: float, *, post_mortem: bool = False, alive: int | None = None) -> None:
@@ -34,26 +41,30 @@ def begin(file: Path, attach_timeout: float, *, post_mortem: bool = False, alive
     told: dict[str, Any] = {"pid": os.getpid(), "port": 0, "dashboard": ""}
 
     def tell() -> None:
-        draft = file.with_suffix(".new")
-        draft.write_text(json.dumps(told))
-        draft.replace(file)
+        # A program that has put itself into the background may have outlived `rayside run`, and its folder.
+        with contextlib.suppress(OSError):
+            draft = file.with_suffix(".new")
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w") as stream:
+                json.dump(told, stream)
+            draft.replace(file)
 
     def joined(there: bool) -> None:
         told["dashboard"] = _dashboard() if there else ""
         tell()
 
     if alive is not None:
-        tracing.in_background(partial(_end_with, alive))
+        tracing.in_background(partial(_end_with, alive, file.parent))
     driver.debug(attach_timeout, post_mortem=post_mortem, joined=joined)
-    token = (file.parent / "token").read_bytes().strip()
+    token = file.with_name(TOKEN).read_bytes().strip()
 
     def publish(port: int) -> None:
         told["port"] = port
         tell()
 
     def wait() -> None:
-        if attach_timeout > 0:
-            attach.until_attached(lambda: False, attach_timeout, says=False)
+        latest = time.time() + attach_timeout
+        attach.until_attached(lambda: time.time() >= latest, attach_timeout, says=False)
 
     attach.open_port(lambda: {"host": HOST, "token": token}, publish, wait)
 
@@ -83,7 +94,11 @@ def _dashboard() -> str:
     return f"http://{address.removeprefix('http://')}" if address else ""
 
 
-def _end_with(alive: int) -> None:
+def _end_with(alive: int, folder: Path) -> None:
+    """Ends this process with `rayside run`, and removes the folder if that could not."""
     while os.read(alive, 1):
         pass
+    shutil.rmtree(folder, ignore_errors=True)
     os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_ENDING)  # for a program that sees to SIGTERM itself
+    os.kill(os.getpid(), signal.SIGKILL)

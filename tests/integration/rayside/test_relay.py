@@ -14,7 +14,7 @@ from rayside.dap.client import Client
 from rayside.dap.framing import Message
 from rayside.errors import DebuggerGone, RequestFailed
 from rayside.relay.connection import Connection, call
-from rayside.worker.evaluated import scope
+from rayside.worker.evaluated import PROTOCOL, scope
 from tests.at_once import AT_ONCE
 from tests.integration.relay_debuggees import PACKAGE, TOKEN, Cluster, Session, relay_over
 
@@ -95,7 +95,7 @@ async def test_where_the_package_is_not_there_debugpys_own_breakpoints_stop_and_
             assert (frame["source"]["path"], frame["line"]) == (str(setting.cluster.here / "job.py"), 3)
             assert await editor.evaluate(stop, "x, y") == "(1, 2)"
         told = (await editor.event("output", category="console"))["output"]
-        assert "has no package `rayside`, and this relay version 1" in told
+        assert f"has no package `rayside`, and this relay version {PROTOCOL}" in told
         await editor.nothing("output", 0.2, category="console")
         for stop in stops:
             await editor.resume(stop)

@@ -32,7 +32,7 @@ from rayside.ray.metadata import USER, USER_VARIABLE
 from rayside.ray.records import jobs_for, read_job
 from rayside.ray.state import LAG
 from rayside.relay.debuggee import MOST_TRIES, AttachTries, Debuggee
-from rayside.users import is_name, own_name
+from rayside.users import OF_A_RUN, is_name, own_name, sees
 from rayside.worker import driver, handshake
 from tests.unit.bootstrap.test_paused import target_of
 from tests.unit.rayside.test_relay_process import JOBS, WORKERS, Clock, cluster
@@ -373,3 +373,9 @@ def test_breakpoints_lists_ones_own_and_says_whose_others_are(
     assert rows[:3] == ["task", "of anna", "of bob"]
     paused.breakpoints(Settings(), Console(True), everyone=True)
     assert [row["user"] for row in json.loads(capsys.readouterr().out)] == ["anna", "bob"]
+
+
+def test_a_program_sees_its_own_alone_and_not_what_is_nobodys() -> None:
+    mine, other = f"{OF_A_RUN}1", f"{OF_A_RUN}2"
+    assert [sees(mine, of) for of in (mine, other, "", "ann")] == [True, False, False, False]
+    assert [sees("ann", of) for of in ("ann", "", mine)] == [True, True, False]
