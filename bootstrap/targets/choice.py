@@ -28,6 +28,8 @@ _REASONS = {
     "ssh": "its host was given",
     "context": "its context was given",
 }
+# The options that set these.
+_SWITCHES = {"create": "--create", "workspace_pod": "--workspace"}
 
 
 def choose(settings: Settings, shell: Shell, **purpose: bool) -> Target:
@@ -170,32 +172,12 @@ def resolve(settings: Settings, shell: Shell, **purpose: bool) -> Plan:
         # An earlier version recorded no user.
         if asked not in (getattr(Settings(), key), value) and (value or key != "user"):
             where = f" ({recorded.place})" if recorded.target == "cluster" else ""
-            raise InvalidSetting(
-                f"{key} is {asked}, and the cluster {settings.name}{where} was made with {value or 'none'}",
-                hint=hint,
-            )
+            cluster = f"the cluster {settings.name}{where} was made"
+            if option := _SWITCHES.get(key):
+                raise InvalidSetting(f"{cluster} without {option}", hint=hint)
+            raise InvalidSetting(f"{key} is {asked}, and {cluster} with {value or 'none'}", hint=hint)
     reason = "as asked" if settings.target != "auto" else "auto: it was made so"
     return of_record(settings, shell, recorded, reason, **purpose)
-
-
-def _other(settings: Settings, recorded: Instance) -> str:
-    """Returns what the settings ask for that the cluster which is there is not; empty where nothing is."""
-    cluster = f"the cluster {settings.name}"
-    if settings.namespace not in (Settings().namespace, recorded.namespace):
-        return f"namespace is {settings.namespace}, and {cluster} is in {recorded.namespace}"
-    if settings.create and not recorded.created:
-        does = f"looks after {recorded.place}" if recorded.target == "cluster" else f"is on {recorded.target}"
-        return f"create makes a Ray cluster, and {cluster} {does}"
-    if settings.workspace_pod and not recorded.workspace_pod:
-        return f"workspace makes a pod, and {cluster} was begun without one"
-    for key in THEIRS:
-        if getattr(settings, key) not in ("", getattr(recorded, key)):
-            is_there = recorded.address or recorded.created
-            place = f"the Ray at {recorded.place}" if is_there else f"on the target {recorded.target}"
-            return f"{key} is {getattr(settings, key)}, and {cluster} is {place}"
-    if settings.user not in ("", recorded.user) and recorded.user:
-        return f"user is {settings.user}, and {cluster} is {recorded.user}'s"
-    return ""
 
 
 def of_instance(

@@ -7,8 +7,9 @@ import sys
 
 from invoke.config import Config
 
+from bootstrap.given_settings import parse
 from bootstrap.labs.pods import kubectl
-from bootstrap.settings import ROOT, Settings, parse
+from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
 from rayside.errors import RaysideError

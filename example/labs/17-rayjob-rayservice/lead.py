@@ -9,7 +9,8 @@ from pathlib import Path
 
 sys.path.append(str(Path.cwd()))  # It is run in the clone.
 
-from bootstrap.settings import ENVIRONMENT_PREFIX, parse
+from bootstrap.given_settings import parse
+from bootstrap.settings import ENVIRONMENT_PREFIX
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
 

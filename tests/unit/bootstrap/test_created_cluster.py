@@ -128,7 +128,7 @@ def test_a_cluster_that_is_looked_after_is_not_made(prod: Path) -> None:
     record(identity)
     with pytest.raises(
         InvalidSetting,
-        match=r"create is True, .* \(the RayCluster theirs in team of prod\) was made with none",
+        match=r"^the cluster rayside \(the RayCluster theirs in team of prod\) was made without --create$",
     ):
         choice.choose(settings(prod), Shell())
 

@@ -250,7 +250,7 @@ def test_a_cluster_that_was_begun_without_gets_no_pod_unasked(one_ray: Path) -> 
     assert mine.workspace_pod == ""
     make_own(mine.folder)
     mine.record.write_text(mine.document())
-    with pytest.raises(InvalidSetting, match=r"workspace_pod is True, .* was made with none"):
+    with pytest.raises(InvalidSetting, match=r"^the cluster rayside \(.*\) was made without --workspace$"):
         choice.choose(settings(one_ray), Shell())
 
 
