@@ -14,6 +14,8 @@ from bootstrap.errors import BadBundle
 
 # An archive has at most so many members.
 _MOST_MEMBERS = 50_000
+# Besides its own errors, `tarfile` raises these of headers that somebody has made up.
+_MADE_UP = (ValueError, LookupError, OverflowError, RecursionError, EOFError)
 
 
 def packed(files: Sequence[tuple[str, Path]]) -> Iterator[bytes]:
@@ -61,7 +63,7 @@ def unpack(content: Iterator[bytes], folder: Path) -> None:
                 with file.open("xb") as target:
                     shutil.copyfileobj(data, target, PIECE)
                 file.chmod(0o755 if entry.mode & 0o100 else 0o644)
-    except (tarfile.TarError, FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+    except (tarfile.TarError, *_MADE_UP, FileExistsError, NotADirectoryError, IsADirectoryError) as error:
         raise BadBundle(
             f"an archive in the bundle is not as it should be: {error}", hint="make the bundle anew"
         ) from None

@@ -1,6 +1,7 @@
 """Writes tar archives, the same bytes for the same content, and reads headers of those that others made.
 
-`tarfile` itself follows headers that say how to read the next one, as long as they like.
+A bundle's own file is read header by header: all of its members are regular files, and none says how the next
+header is to be read. The archives in it are unpacked by `tarfile` (`packed.py`).
 """
 
 from __future__ import annotations

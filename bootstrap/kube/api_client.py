@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import re
 import ssl
 import tempfile
 import threading
@@ -35,6 +36,8 @@ _PATIENCE = (3.0, 15.0)
 _KEPT_OPEN = 32
 # So many characters of an error of the package, or of TLS, are shown.
 _LONGEST_REASON = 500
+# By such an alert a server that looks at the client's certificate before it answers ends TLS.
+_CERTIFICATE_REFUSED = re.compile(r"alert (\w+ )?certificate|alert unknown ca")
 # The package gets these keys of a user: its `auth-provider` renews tokens without keeping them.
 _CREDENTIALS = (
     *("client-certificate", "client-certificate-data", "client-key", "client-key-data"),
@@ -114,6 +117,8 @@ class Client:
         except (HTTPError, ApiException, OSError) as error:
             reason = getattr(error, "reason", None) or error
             tls_failed = isinstance(reason, SSLError)
+            if tls_failed and _CERTIFICATE_REFUSED.search(str(reason)):
+                raise self.refuse() from None
             self.is_spent |= tls_failed
             why = f": {line(str(reason), _LONGEST_REASON)}" if tls_failed else ""
             raise ClusterUnreachable(

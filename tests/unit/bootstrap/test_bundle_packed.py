@@ -12,7 +12,7 @@ import pytest
 
 from bootstrap.bundle.images import compressed, unpacked
 from bootstrap.bundle.packed import below, packed, size_of, unpack
-from bootstrap.bundle.tar import END
+from bootstrap.bundle.tar import BLOCK, END
 from bootstrap.errors import BadBundle
 from tests.bundles import entry
 
@@ -113,3 +113,26 @@ def test_headers_that_change_the_next_one_or_have_holes_are_refused(tmp_path: Pa
     header.type, header.size = kind, 10
     with pytest.raises(BadBundle, match="not as it should be"):
         unpack(iter([header.tobuf(tarfile.GNU_FORMAT), b"x" * 512, END]), tmp_path / "new")
+
+
+def _nested_names() -> bytes:
+    """Headers that each say that the next one has a long name; the next one is such a header, too."""
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 4
+    return 3_000 * (header.tobuf(tarfile.GNU_FORMAT) + b"abc".ljust(BLOCK, b"\0"))
+
+
+def _sparse_without_a_number() -> bytes:
+    """A sparse file of GNU tar, whose content begins with the number of its pieces, here with a word."""
+    header = tarfile.TarInfo("x")
+    header.size = BLOCK
+    header.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "x"}
+    return header.tobuf(tarfile.PAX_FORMAT) + b"none\n".ljust(BLOCK, b"\0")
+
+
+@pytest.mark.parametrize("made_up", [_nested_names, _sparse_without_a_number])
+def test_headers_over_which_tarfile_stumbles_are_refused(
+    tmp_path: Path, made_up: Callable[[], bytes]
+) -> None:
+    with pytest.raises(BadBundle, match="not as it should be"):
+        unpack(iter([made_up(), tarfile.TarInfo("x").tobuf(), END]), tmp_path / "new")
