@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import tarfile
@@ -113,6 +114,9 @@ class Download:
                 if have // _MB != reported:
                     reported = have // _MB
                     report(f"{reported}{total} MB")
+            # After a power failure the renamed file would be there and empty, and nobody looks at it again.
+            stream.flush()
+            os.fsync(stream.fileno())
 
 
 def published(files: Sequence[Download], name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -23,6 +24,8 @@ from rayside.worker.secret_names import may_be_secret_name
 
 MANIFEST = "MANIFEST.txt"
 _KINDS = (".tar.gz", ".tgz", ".zip")
+# Of a log's name, so many characters are in that of its file.
+_LONGEST_NAME = 180
 # What each document is, for the manifest; logs are files of their own.
 _DOCUMENTS = {
     "ray": ("ray/version.json", "Ray's version and session"),
@@ -113,7 +116,10 @@ def _files(
 
     def log(name: str, holds: str, text: str) -> _File:
         # Names of jobs are their users': none leads out of the archive's folder, and each stays its own.
-        return _File(f"logs/{quote(name, safe='')[:200]}.log", holds, redactor.text(text))
+        quoted = quote(name, safe="")
+        if len(quoted) > _LONGEST_NAME:
+            quoted = f"{quoted[:_LONGEST_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+        return _File(f"logs/{quoted}.log", holds, redactor.text(text))
 
     explained = {
         "findings": [finding.document() for finding in findings],

@@ -78,7 +78,8 @@ class PullSecret:
         if self.cluster_goes:
             return None
         try:
-            if self.kube.get(self._path) and self.secret in operator.logins_of_ours(self.kube):
+            present = self.kube.get(self._path)
+            if present and made_here(present) and self.secret in operator.logins_of_ours(self.kube):
                 return f"the Secret {self.secret} stays: KubeRay's operator pulls by it, and others use that"
         except RaysideError:
             pass  # `removed` meets it, too, and returns why.

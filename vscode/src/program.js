@@ -5,6 +5,7 @@ const { execFile } = require("node:child_process");
 
 // Characters that a program may print.
 const MOST_TEXT = 64 * 1024 * 1024;
+const WHY = { ERR_CHILD_PROCESS_STDIO_MAXBUFFER: "printed too much" };
 
 /** `message` says what happened, `hint` what to do about it, `id` is that of an error of Rayside's. */
 class ProgramError extends Error {
@@ -31,7 +32,7 @@ function run([program, ...args], environment, signal, patience) {
     const options = { env, signal, timeout: patience, maxBuffer: MOST_TEXT };
     const child = execFile(program, args, options, (error, out, err) => {
       if (!error || typeof error.code === "number") return resolve({ code: error?.code ?? 0, out, err });
-      const why = error.signal ? `was ended (${error.signal}) before it was done` : `can't be run: ${error.code ?? error.message}`;
+      const why = WHY[error.code] ?? (error.signal ? `was ended (${error.signal}) before it was done` : `can't be run: ${error.code ?? error.message}`);
       return reject(new ProgramError(signal.aborted ? "it was cancelled" : `${program} ${why}`));
     });
     child.stdin?.end();

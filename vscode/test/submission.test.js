@@ -76,6 +76,13 @@ test("a program that is not there is said", async () => {
   });
 });
 
+test("a program that prints too much is ended, and that is said", async (t) => {
+  const cluster = { submit: [await program(t, "exec yes")], environment: {} };
+  await assert.rejects(submit(cluster, SCRIPT, new AbortController().signal), {
+    message: `${cluster.submit[0]} printed too much`,
+  });
+});
+
 test("a cancelled submission ends its program", async (t) => {
   const cluster = { submit: [await program(t, "exec sleep 60")], environment: {} };
   const abort = new AbortController();

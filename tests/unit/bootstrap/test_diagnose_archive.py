@@ -108,6 +108,12 @@ def test_each_log_has_a_name_of_its_own_and_makes_no_line_of_the_manifest(name: 
         "logs/job-a-b.log",
         "logs/job-a%2Fb.log",
     ]
+    long = {"x" * 300 + end: end for end in "ab"}
+    report_file.write(tmp_path / f"long-{name}", Gathered({"output of jobs": long}, seen()), [], {}, {}, [])
+    files = read(tmp_path / f"long-{name}")
+    kept = {file: text for file, text in files.items() if file.startswith("logs/job-x")}
+    assert sorted(kept.values()) == ["a", "b"]
+    assert max(map(len, kept)) < 255
     assert "\nfindings.json: nothing" not in files["MANIFEST.txt"]
 
 

@@ -22,6 +22,11 @@ SECRET = f"{CORE}/namespaces/team/secrets/rayside-registry"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/team/deployments"
 ADA = Login("ada", "secret")
 HOST = "registry.test:5000"
+OPERATOR = {
+    "kind": "Deployment",
+    "metadata": {"name": "kuberay-operator"},
+    "spec": {"template": {"spec": {"imagePullSecrets": [{"name": "rayside-registry"}]}}},
+}
 
 
 def step(kube: Objects, login: Login | None = ADA) -> PullSecret:
@@ -89,7 +94,9 @@ def test_what_others_have_made_stays() -> None:
     secret = {"metadata": {"name": "rayside-registry"}, "type": "Opaque"}
     kube = api(secret=secret)
     assert "is another's" in step(kube).check().detail
-    step(kube).undo(print)
+    # An operator that we made may pull by it.
+    kube.lists[DEPLOYMENTS] = [applied(OPERATOR, FIELD_MANAGER)]
+    assert step(kube).undo(print) is None
     assert kube.objects[SECRET] == secret
 
 
@@ -119,13 +126,7 @@ def test_a_login_stays_while_this_machine_has_none_or_can_not_read_it() -> None:
 def test_it_stays_while_an_operator_of_ours_pulls_by_it(ours: bool) -> None:
     kube = api()
     made(step(kube))
-    pod = {"imagePullSecrets": [{"name": "rayside-registry"}]}
-    operator = {
-        "kind": "Deployment",
-        "metadata": {"name": "kuberay-operator"},
-        "spec": {"template": {"spec": pod}},
-    }
-    kube.lists[DEPLOYMENTS] = [applied(operator, FIELD_MANAGER if ours else "helm")]
+    kube.lists[DEPLOYMENTS] = [applied(OPERATOR, FIELD_MANAGER if ours else "helm")]
     left = step(kube).undo(print)
     assert (bool(left), kube.objects[SECRET] is not None) == (ours, ours)
 

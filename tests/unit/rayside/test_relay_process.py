@@ -386,7 +386,7 @@ def test_the_container_has_the_token_and_no_right_that_it_does_not_need(name: st
 def test_the_relays_code_is_in_the_images_tag(tmp_path: Path) -> None:
     image = workspace_image("rayside/ray:x", tmp_path)
     assert set(image.extra) >= {f"rayside/{file}" for file in DEBUGGER}
-    changed = tmp_path / "process.py"
+    changed = tmp_path / "server.py"
     changed.write_text("# other code\n")
     other = replace(image, extra={**image.extra, "rayside/rayside/relay/server.py": changed})
     assert other.reference != image.reference
