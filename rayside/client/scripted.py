@@ -42,7 +42,7 @@ async def run(
         RaysideError: the relay or Ray is gone, or another debugger took over.
     """
     session = Session(options, watch)
-    recorder = _Recorder(session, list(evaluate), on_event)
+    recorder = Recorder(session, list(evaluate), on_event)
     await session.start()
     try:
         await recorder.watch(timeout)
@@ -71,11 +71,14 @@ def run_sync(
     return asyncio.run(run(options, watch, evaluate=evaluate, timeout=timeout, on_event=on_event))
 
 
-class _Recorder:
+class Recorder:
+    """Records each stop of a session, and resumes it."""
+
     def __init__(self, session: Session, expressions: list[str], on_event: OnEvent) -> None:
         self.session = session
         self.records: list[dict[str, Any]] = []  # empty until read, so that the order is that of the stops
-        self._expressions = expressions
+        self.watching: asyncio.Future[None] | None = None  # of who calls `watch` in the background
+        self.expressions = expressions
         self._on_event = on_event
         self._working: set[asyncio.Future[None]] = set()
         # By thread: what was read at a stop whose task may not have been told to go on.
@@ -154,7 +157,7 @@ class _Recorder:
         frame = frames[0]
         evaluated: dict[str, str] = {}
         variables = await stops.variables(client, frame)
-        for expression in self._expressions:
+        for expression in self.expressions:
             try:
                 evaluated[expression] = await stops.evaluate(client, frame, expression)
             except RequestFailed as error:

@@ -15,6 +15,7 @@ import asyncio
 import errno
 import logging
 import os
+import shutil
 import signal
 import sys
 from dataclasses import replace
@@ -69,6 +70,9 @@ async def serve(config: Config) -> None:
     _log.info("ending")
     server.close()
     await relay.close()
+    if config.program:
+        # Who has begun it removes this folder as well, unless it was killed.
+        shutil.rmtree(Path(config.program).parent, ignore_errors=True)
 
 
 def _debuggees(config: Config, token: str) -> Discovery:

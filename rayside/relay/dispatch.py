@@ -186,7 +186,7 @@ class Dispatch:
                 worker.described(debuggee)
                 if worker.is_attached:
                     self._assign(worker, holder)
-        others = sorted({debuggee.user for debuggee in debuggees if not sees(self.user, debuggee.user)})
+        others = sorted({each.user for each in debuggees if each.user and not sees(self.user, each.user)})
         for session in self.sessions:
             session.lifecycle.miss(worker_ids)
             if others:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -29,7 +28,13 @@ TOKEN, RAYS_TOKEN = "token", "ray-token"
 _ENDING = 10.0
 
 
-def begin(file: Path, attach_timeout: float, *, post_mortem: bool = False, alive: int | None = None) -> None:
+def begin(
+    file: Path,
+    attach_timeout: float,
+    *,
+    post_mortem: bool = False,
+    alive: int | None = None,
+) -> None:
     """Opens this process to the debugger of `rayside run`, waits for it, and has each `ray.init` debugged.
 
     Args:
@@ -54,7 +59,7 @@ def begin(file: Path, attach_timeout: float, *, post_mortem: bool = False, alive
         tell()
 
     if alive is not None:
-        tracing.in_background(partial(_end_with, alive, file.parent))
+        tracing.in_background(partial(_end_with, alive))
     driver.debug(attach_timeout, post_mortem=post_mortem, joined=joined)
     token = file.with_name(TOKEN).read_bytes().strip()
 
@@ -94,11 +99,10 @@ def _dashboard() -> str:
     return f"http://{address.removeprefix('http://')}" if address else ""
 
 
-def _end_with(alive: int, folder: Path) -> None:
-    """Ends this process with `rayside run`, and removes the folder if that could not."""
+def _end_with(alive: int) -> None:
+    """Ends this process with `rayside run`."""
     while os.read(alive, 1):
         pass
-    shutil.rmtree(folder, ignore_errors=True)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_ENDING)  # for a program that sees to SIGTERM itself
     os.kill(os.getpid(), signal.SIGKILL)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from functools import partial
@@ -15,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
+from bootstrap.settings import ROOT
 from rayside.client.commands import Place
 from rayside.client.scripted import run_sync
 from rayside.client.session import AttachOptions
@@ -204,6 +207,98 @@ def test_two_programs_in_one_ray_are_debugged_apart(
         output, _ = process.communicate(timeout=PATIENCE)
         stops = json.loads(output)["stopped"]
         assert [stop["evaluated"]["n"] for stop in stops] == [word, word]
+
+
+NOTEBOOK = [
+    "%load_ext rayside",
+    "import ray\nray.init(num_cpus=1, include_dashboard=True)\nNone",
+    """%%rayside --break 4 --break "9:n == 2" --evaluate "n * 10"
+@ray.remote(num_cpus=0.1)
+def half(n):
+    result = n / 2
+    return result
+
+print(f"halves {ray.get([half.remote(n) for n in (4, 6)])}")
+def twice(n):
+    result = n * 2
+    return result
+print(twice(1) + twice(2))
+""",
+    "%%rayside --break 99\nNone",
+]
+RUN_NOTEBOOK = """\
+import json, sys
+import nbformat
+from nbclient import NotebookClient
+cells = [nbformat.v4.new_code_cell(text) for text in json.load(sys.stdin)]
+notebook = nbformat.v4.new_notebook(cells=cells)
+NotebookClient(notebook, timeout=120, kernel_name="python3", allow_errors=True).execute()
+print(json.dumps([cell.outputs for cell in cells]))
+"""
+
+
+@pytest.fixture
+def with_programs(python: Path, environment: dict[str, str]) -> dict[str, str]:
+    """Returns the variables of a user who has pytest and notebooks, too."""
+    pins = ROOT / "requirements" / "test-programs.txt"
+    install: list[str | Path] = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python]
+    subprocess.run([*install, "--require-hashes", "-r", pins], check=True, timeout=PATIENCE)
+    return environment
+
+
+def test_a_cell_of_a_notebook_records_where_its_tasks_and_its_driver_stop(
+    with_programs: dict[str, str], python: Path, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [python, "-c", RUN_NOTEBOOK],
+        cwd=tmp_path,
+        env=with_programs,
+        input=json.dumps(NOTEBOOK),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    outputs = json.loads(done.stdout.splitlines()[-1])
+    shown = "".join(output["text"] for output in outputs[2] if output["output_type"] == "stream")
+    assert "halves [2.0, 3.0]" in shown and "6\n" in shown
+    (result,) = (output["data"]["text/plain"] for output in outputs[2] if "data" in output)
+    stops = [
+        (each["task"], each["function"], each["line"], each["evaluated"]["n * 10"])
+        for each in ast.literal_eval(result)
+    ]
+    assert sorted(stops) == [
+        ("driver", "twice", 9, "20"),
+        ("half", "half", 4, "40"),
+        ("half", "half", 4, "60"),
+    ]
+    assert "half stopped in half, line 4 (breakpoint)\n    n = 4\n    result = 2.0\n" in shown
+    assert "this cell has no line 99" in json.dumps(outputs[3])
+
+
+def test_pytest_stops_in_the_remote_task_that_made_a_test_fail(
+    with_programs: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "test_share.py"
+    file.write_text(
+        "import ray\n@ray.remote\ndef share(total, people):\n    return total / people\n"
+        "def test_good():\n    ray.init(num_cpus=1, include_dashboard=True)\n"
+        "    assert ray.get(share.remote(4, 2)) == 2\n    ray.shutdown()\n"
+        "def test_bad():\n    ray.init(num_cpus=1, include_dashboard=True)\n"
+        "    assert ray.get(share.remote(4, 0)) == 2\n"
+    )
+    pytest_ = script(with_programs).replace("rayside", "pytest")
+    screen = Screen(pytest_, "--rayside", "-q", f"--rootdir={tmp_path}", str(file), env=with_programs)
+    try:
+        assert "ZeroDivisionError" in screen.until("(rayside) ")
+        screen.type("p total, people\n")
+        screen.until("(4, 0)")
+        screen.until("(rayside) ")
+        screen.type("continue\n")
+        assert "Module already imported" not in screen.until("1 failed, 1 passed")
+        assert screen.process.wait(PATIENCE) == 1
+    finally:
+        screen.close()
 
 
 @pytest.fixture

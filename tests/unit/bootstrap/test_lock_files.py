@@ -33,7 +33,7 @@ def requirements(file: Path) -> list[str]:
 def test_there_is_one_for_each_environment() -> None:
     assert [file.stem for file in FILES] == [
         *["dev", "go", "lab-plots", "lab-profilers"],
-        *["ray", "rayside", "test-oldest-ray", "test-ray-with-tokens", "uv", "node"],
+        *["ray", "rayside", "test-oldest-ray", "test-programs", "test-ray-with-tokens", "uv", "node"],
     ]
 
 
