@@ -50,13 +50,15 @@ def own_folder() -> Iterator[Path]:
 
     Raises NotRunning where that is another user's, or open to others.
     """
-    runs = default_folders.state_folder() / "runs"
-    runs.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = runs.lstat()
-    if found.st_uid != os.geteuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
-        raise NotRunning(
-            f"{runs} is another user's, or others may write to it", hint="remove it, and run it again"
-        )
+    state = default_folders.state_folder()
+    state.parent.mkdir(parents=True, exist_ok=True)
+    runs = state / "runs"
+    for each in (state, runs):
+        each.mkdir(mode=0o700, exist_ok=True)
+        found = each.lstat()
+        if found.st_uid != os.geteuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
+            why = f"{each} is another user's, or others may write to it"
+            raise NotRunning(why, hint="remove it, and run it again")
     with tempfile.TemporaryDirectory(prefix="", dir=runs, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 

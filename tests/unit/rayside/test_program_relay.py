@@ -17,7 +17,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_folder_is_this_users_alone_and_goes() -> None:
     with own_folder() as folder:
-        assert [each.stat().st_mode & 0o777 for each in (folder, folder.parent)] == [0o700, 0o700]
+        made = folder, folder.parent, folder.parent.parent
+        assert [each.stat().st_mode & 0o777 for each in made] == [0o700] * 3
     assert not folder.exists()
 
 
