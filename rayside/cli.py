@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="EXPR",
-        help="scripted: expression to evaluate at each stop; may be given several times",
+        help="scripted, as --json: expression to evaluate at each stop; may be given several times",
     )
     run.add_argument(
         "--timeout",
@@ -117,7 +117,8 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     if options.listen is not None:
         if not 0 <= options.listen <= 65535:
             raise InvalidArgument(
-                f"--listen {options.listen} is no port", hint="choose one from 1024 to 65535"
+                f"--listen {options.listen} is no port",
+                hint="choose one from 1024 to 65535, or 0 for a free one",
             )
         if options.breaks or options.evaluate or options.json:
             raise InvalidArgument(

@@ -16,6 +16,7 @@ import os
 import shlex
 import stat
 import sys
+from collections.abc import Container
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -33,7 +34,8 @@ from rayside.private_file import write_private
 from rayside.program_relay import TOLD, begun, own_folder
 from rayside.worker import run_driver
 
-_MAGIC = "rayside"
+# The stops of the last such cell are in a variable of the notebook.
+_MAGIC, _KEPT = "rayside", "rayside_stops"
 # Seconds for which the kernel, and each worker, waits for the debugger, which is there at once.
 _PATIENCE = 60.0
 
@@ -44,6 +46,9 @@ def load(shell: Any) -> None:
     atexit.register(kept.close)
     try:
         run_program.require_ray()
+        if not hasattr(shell, "kernel"):
+            hint = "run a program with `rayside run`, or this in a notebook"
+            raise InvalidArgument("this is not the kernel of a notebook (ipykernel)", hint=hint)
         folder = kept.enter_context(own_folder())
         relay = kept.enter_context(begun(folder))
         os.environ.pop("RAY_AUTH_TOKEN", None)  # where it stays, it is there anew
@@ -85,10 +90,8 @@ class _NoJob:
         return None
 
 
-def _run(
-    shell: Any, session: Session, recorder: Recorder, call: Call, line: str, cell: str
-) -> list[dict[str, Any]] | None:
-    """Runs a cell; shows each stop of driver, tasks and actors, and returns them as `debug --json` does."""
+def _run(shell: Any, session: Session, recorder: Recorder, call: Call, line: str, cell: str) -> None:
+    """Runs a cell; shows each stop of driver, tasks and actors, and keeps it as `debug --json` has it."""
     try:
         parsed = _parser().parse_args(shlex.split(line))
         file = shell.compile.get_code_name(cell, shell.transform_cell(cell), shell.execution_count)
@@ -97,7 +100,7 @@ def _run(
         for place in places:
             call(session.breakpoints.add(session.client, place, file))
     except SystemExit:  # --help
-        return None
+        return
     except (RaysideError, ValueError) as error:
         raise _usage_error(error) from None
     before, recorder.expressions = len(recorder.records), parsed.evaluate
@@ -106,10 +109,9 @@ def _run(
     finally:
         call(session.breakpoints.remove(session.client, None, file))
         call(recorder.finish())
-    stopped = [record for record in recorder.records[before:] if record]
+    shell.user_ns[_KEPT] = stopped = [record for record in recorder.records[before:] if record]
     for stop in stopped:
-        _show(stop, file)
-    return stopped
+        _show(stop, file, shell.user_ns_hidden)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -152,8 +154,9 @@ def _place(text: str, file: str, cell: str) -> Place:
     return Place(file, int(number), condition or None)
 
 
-def _show(stop: dict[str, Any], file: str) -> None:
+def _show(stop: dict[str, Any], file: str, hidden: Container[str]) -> None:
     where = "line" if stop["file"] == file else f"{stop['file']}, line"
     lines = [f"{stop['task']} stopped in {stop['function']}, {where} {stop['line']} ({stop['reason']})"]
-    lines += [f"    {name} = {value}" for name, value in {**stop["locals"], **stop["evaluated"]}.items()]
+    own = {name: value for name, value in stop["locals"].items() if name not in hidden and name[:1] != "_"}
+    lines += [f"    {name} = {value}" for name, value in {**own, **stop["evaluated"]}.items()]
     sys.stdout.write(plain("\n".join(lines)) + "\n")

@@ -38,10 +38,14 @@ WORDS = (
     Word("tasks", ("t",), "", "list the tasks that are stopped"),
     Word("task", (), "N", "switch to task N of that list"),
     Word("help", ("h", "?"), "", "this list"),
-    Word("quit", ("q", "exit"), "", "leave, all tasks go on; Ctrl-C at an empty prompt leaves them stopped"),
+    Word("quit", ("q", "exit"), "", "leave, all tasks go on"),
 )
 
 STEPS = {"next": "next", "step": "stepIn", "finish": "stepOut"}  # to DAP's requests
+
+# What Ctrl-C at an empty prompt does.
+STAYS = "Ctrl-C at an empty prompt leaves, and what is stopped stays so."
+ENDS = "Ctrl-C at an empty prompt ends the program."
 
 _NAMES = {name: word.name for word in WORDS for name in (word.name, *word.short)}
 
@@ -133,14 +137,13 @@ def break_option(text: str) -> Place:
     return replace(place, file=str(file))
 
 
-def usage() -> str:
-    """Returns the help text: a line a command."""
+def usage(*, stays: bool = True) -> str:
+    """Returns the help text: a line a command; `stays` says what Ctrl-C at the prompt does."""
     rows = [(f"{', '.join((word.name, *word.short))} {word.takes}".rstrip(), word.does) for word in WORDS]
     width = max(len(left) for left, _ in rows)
     lines = [f"  {left:<{width}}  {right}" for left, right in rows]
-    return "\n".join(
-        [*lines, f"HITS is {HITS}.", GROUPS, "An empty line repeats the last next, step, finish or list."]
-    )
+    lines += [f"HITS is {HITS}.", GROUPS, "An empty line repeats the last next, step, finish or list."]
+    return "\n".join([*lines, STAYS if stays else ENDS])
 
 
 def named_place(command: str, text: str) -> Place:

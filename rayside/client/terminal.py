@@ -160,7 +160,7 @@ class Terminal:
             "pause": lambda: self._move(name, rest),
             "tasks": self._tasks,
             "task": lambda: self._task(rest),
-            "help": lambda: self._console.result(commands.usage()),
+            "help": lambda: self._console.result(commands.usage(stays=self._stays)),
             "quit": self._quit,
         }
         if is_of_group:

@@ -52,7 +52,10 @@ def main() -> None:
         parser.error(f"there is no file {options.program}")
     if options.told:
         how = {"post_mortem": options.post_mortem, "alive": options.alive}
-        run_driver.begin(options.told, options.attach_timeout, **how)
+        try:
+            run_driver.begin(options.told, options.attach_timeout, **how)
+        except KeyboardInterrupt:
+            sys.exit(130)
     else:
         debug(options.attach_timeout, post_mortem=options.post_mortem)
     sys.argv = [options.program, *options.arguments]

@@ -122,10 +122,11 @@ def on_init_by_hand(runtime_env: dict[str, Any] | None) -> dict[str, Any]:
         # The relay calls it in the workers.
         "py_modules": [*(own.get("py_modules") or []), str(Path(__file__).parents[1])],
     }
-    attach_timeout = 0.0
+    config = Config()
     try:
-        attach_timeout = Config.read().attach_timeout
-        return hooked(changed, Config(attach_timeout=attach_timeout, quiet=bool(_joined)))
+        given = Config.read()
+        config = Config(given.attach_timeout, quiet=bool(_joined), waited_until=given.waited_until)
+        return hooked(changed, config)
     except Exception as error:
         attach.say(f"no debugger in this job: {type(error).__name__}: {error}")
         return own
@@ -134,10 +135,10 @@ def on_init_by_hand(runtime_env: dict[str, Any] | None) -> dict[str, Any]:
         os.environ.pop(_HOOK, None)
         forget()
         if _joined:
-            _debug_again(attach_timeout)
+            _debug_again(config)
 
 
-def _debug_again(attach_timeout: float) -> None:
+def _debug_again(config: Config) -> None:
     """Has the `ray.init` after the next `ray.shutdown` debugged as well."""
     import ray._private.worker as ray
 
@@ -149,7 +150,7 @@ def _debug_again(attach_timeout: float) -> None:
         leave(*arguments, **more)
         ray.disconnect = leave
         os.environ[_HOOK] = _BY_HAND
-        change(attach_timeout=attach_timeout)
+        change(attach_timeout=config.attach_timeout, waited_until=config.waited_until)
 
     ray.disconnect = disconnect
 
@@ -171,7 +172,7 @@ def hooked(runtime_env: dict[str, Any], config: Config) -> dict[str, Any]:
     hooks[:] = [*(hook for hook in hooks if hook not in _connected), connected]
     _connected[:] = [connected]
     theirs = runtime_env.get("worker_process_setup_hook")
-    worker = Config(attach_timeout=config.attach_timeout, quiet=config.quiet)
+    worker = Config(config.attach_timeout, quiet=config.quiet, waited_until=config.waited_until)
     ours = attach.hook(theirs, worker, job, by_driver=handshake.metadata())
     return {**runtime_env, "worker_process_setup_hook": ours}
 

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any
 
 from . import attach, driver, tracing
+from .debug_config import change
 
 HOST = "127.0.0.1"
 # Files beside the one that is written: the debugger's token, and Ray's.
@@ -39,7 +40,8 @@ def begin(
 
     Args:
         file: the file to write, beside which `token` lies, the token for debuggers.
-        attach_timeout: the seconds for which this process, and each worker, waits for a debugger.
+        attach_timeout: the seconds for which this process waits for a debugger, and each worker while one
+            is attached here.
         post_mortem: whether a task that fails stops there.
         alive: a pipe's descriptor, at whose end `rayside run` is gone: this program ends then, too.
     """
@@ -71,7 +73,11 @@ def begin(
         latest = time.time() + attach_timeout
         attach.until_attached(lambda: time.time() >= latest, attach_timeout, says=False)
 
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a script's background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     attach.open_port(lambda: {"host": HOST, "token": token}, publish, wait)
+    # The time to wait for one is over: once it has left, no worker waits for another.
+    change(waited_until=time.time())
 
 
 def stop_at(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -165,6 +165,23 @@ def test_ctrl_c_at_the_prompt_ends_the_program_and_its_ray(
         screen.close()
 
 
+def test_after_quit_no_worker_waits_for_a_debugger(environment: dict[str, str], program: Path) -> None:
+    words = ("run", f"--break={program}:{HALF}:n == 6", str(program), "4", "6")
+    screen = Screen(script(environment), *words, env=environment)
+    try:
+        screen.until("(rayside) ")
+        screen.type("help\n")
+        screen.until("Ctrl-C at an empty prompt ends the program.")
+        screen.until("(rayside) ")
+        screen.type("quit\n")
+        screen.until("goes on")
+        # Actors and a second Ray begin after it; each of them waited for a minute.
+        assert screen.shows("halves [2.0, 3.0]", seconds=50)
+        assert screen.process.wait(PATIENCE) == 0
+    finally:
+        screen.close()
+
+
 def test_an_editor_attaches_by_the_token_in_the_file_that_is_named(
     environment: dict[str, str], program: Path
 ) -> None:
@@ -224,6 +241,7 @@ def twice(n):
     return result
 print(twice(1) + twice(2))
 """,
+    "rayside_stops",
     "%%rayside --break 99\nNone",
 ]
 RUN_NOTEBOOK = """\
@@ -262,7 +280,7 @@ def test_a_cell_of_a_notebook_records_where_its_tasks_and_its_driver_stop(
     outputs = json.loads(done.stdout.splitlines()[-1])
     shown = "".join(output["text"] for output in outputs[2] if output["output_type"] == "stream")
     assert "halves [2.0, 3.0]" in shown and "6\n" in shown
-    (result,) = (output["data"]["text/plain"] for output in outputs[2] if "data" in output)
+    (result,) = (output["data"]["text/plain"] for output in outputs[3] if "data" in output)
     stops = [
         (each["task"], each["function"], each["line"], each["evaluated"]["n * 10"])
         for each in ast.literal_eval(result)
@@ -273,7 +291,7 @@ def test_a_cell_of_a_notebook_records_where_its_tasks_and_its_driver_stop(
         ("half", "half", 4, "60"),
     ]
     assert "half stopped in half, line 4 (breakpoint)\n    n = 4\n    result = 2.0\n" in shown
-    assert "this cell has no line 99" in json.dumps(outputs[3])
+    assert "this cell has no line 99" in json.dumps(outputs[4])
 
 
 def test_pytest_stops_in_the_remote_task_that_made_a_test_fail(
