@@ -99,10 +99,6 @@ class LowInotify(RaysideError):
     id, exit_code = "low-inotify", MACHINE
 
 
-class UnsafeFolder(RaysideError):
-    id, exit_code = "unsafe-folder", MACHINE
-
-
 class DownloadFailed(RaysideError):
     id, exit_code = "download-failed", MACHINE
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bootstrap.errors import UnknownTarget, UnsafeFolder
-from bootstrap.own_folder import require_own
+from bootstrap.errors import UnknownTarget
 from bootstrap.settings import DEFAULT_NAME, POD, TARGETS, Settings
 from rayside.default_folders import short_folder
-from rayside.errors import InvalidSetting
+from rayside.errors import InvalidSetting, UnsafeFolder
+from rayside.own_folder import require_own
 from rayside.plain import line
 from rayside.users import own_name
 

@@ -17,10 +17,7 @@ from rayside.default_folders import cache_folder, state_folder
 # --- pins --------------------------------------------------------------------------------
 
 RAY_VERSION = "2.60.0"
-# The oldest Ray that the target `cluster` takes, and the first that knows tokens; tests run both. In older
-# ones a task that fails does not stop: their own debugger is another one.
-OLDEST_RAY = "2.39.0"
-FIRST_RAY_WITH_TOKENS = "2.52.1"
+OLDEST_RAY, FIRST_RAY_WITH_TOKENS = versions.OLDEST_RAY, versions.FIRST_RAY_WITH_TOKENS
 DEBUGPY_VERSION, BYTECODE_VERSION = versions.DEBUGPY, versions.BYTECODE
 # The labs show these; workers get the profilers with the job, and the plot is made on this machine.
 LINE_PROFILER_VERSION = "5.1.0"

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from bootstrap import pip
 from bootstrap.bundle.opened import Bundle, path_of, require_fit
-from bootstrap.errors import BadBundle, UnsafeFolder
+from bootstrap.errors import BadBundle
 from bootstrap.lock import alone
 from bootstrap.shell import Shell
 from rayside.console import Console
-from rayside.errors import CommandFailed, Interrupted, MissingProgram, RaysideError
+from rayside.errors import CommandFailed, Interrupted, MissingProgram, RaysideError, UnsafeFolder
 
 # So many seconds pass between two lines on how far it is.
 _QUIET = 5.0

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 from rayside import __version__
 from rayside.console import Console
 from rayside.errors import Interrupted, InvalidArgument, RaysideError
-from rayside.options import seconds
+from rayside.options import Parser, seconds
 
 _RUN = """\
 Run a Ray program under the debugger: pdb for Ray. Its driver, its tasks and its actors stop.
@@ -25,11 +24,6 @@ examples:
 The program runs with this Python and its Ray: one that its ray.init() starts, or the one of RAY_ADDRESS.
 When it ends, nothing of the debugger stays. `quit` lets it run on; Ctrl-C at the prompt ends it.
 """
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise InvalidArgument(message, hint=f"{self.prog} --help says how it is typed")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="rayside", description="A debugger for Ray.", allow_abbrev=False)
+    parser = Parser(prog="rayside", description="A debugger for Ray.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"rayside {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser(

@@ -80,6 +80,10 @@ class PortTaken(RaysideError):
     id, exit_code = "port-taken", MACHINE
 
 
+class UnsafeFolder(RaysideError):
+    id, exit_code = "unsafe-folder", MACHINE
+
+
 class MissingProgram(RaysideError):
     id, exit_code = "missing-program", MACHINE
 

@@ -1,7 +1,7 @@
 """Extension of IPython: `%load_ext rayside`, then `%%rayside` above a cell whose tasks are to be looked into.
 
 The kernel is the driver. A debugger is attached to it, and to the workers of its jobs, as long as it lives. A
-cell can't ask at a prompt while it runs, so each stop is recorded, and goes on.
+cell can't show a prompt while it runs, so each stop is recorded, and its task resumes.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ import shlex
 import stat
 import sys
 from collections.abc import Container
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from rayside import run_program
 from rayside.client import commands
 from rayside.client.commands import Place
 from rayside.client.scripted import Recorder
-from rayside.client.session import AttachOptions, Session
+from rayside.client.session import AttachOptions, NoJob, Session
 from rayside.dap.client import Client
 from rayside.errors import InvalidArgument, RaysideError
 from rayside.event_loop import Call, background_loop
+from rayside.options import Parser
 from rayside.plain import plain
 from rayside.private_file import write_private
 from rayside.program_relay import TOLD, begun, own_folder
@@ -55,20 +57,14 @@ def load(shell: Any) -> None:
         os.environ.update(relay.environment)
         call = kept.enter_context(background_loop())
         connect = partial(Client.connect, "127.0.0.1", relay.port())
-        session = Session(AttachOptions(connect, relay.token), _NoJob())
-        recorder = Recorder(session, [], lambda text: None)
-        call(_begin(session, recorder))
+        session = Session(AttachOptions(connect, relay.token), NoJob())
+        cells = _Cells(shell, session, call)
         kept.callback(lambda: call(session.close()))
         run_driver.begin(folder / TOLD, _PATIENCE)
     except (RaysideError, RuntimeError) as error:  # RuntimeError: ray.init was called before
         kept.close()
         raise _usage_error(error) from None
-    shell.register_magic_function(partial(_run, shell, session, recorder, call), "cell", _MAGIC)
-
-
-async def _begin(session: Session, recorder: Recorder) -> None:
-    await session.start()
-    recorder.watching = asyncio.ensure_future(recorder.watch(math.inf))
+    shell.register_magic_function(cells.run, "cell", _MAGIC)
 
 
 def _usage_error(error: Exception) -> Exception:
@@ -78,44 +74,51 @@ def _usage_error(error: Exception) -> Exception:
     return usage_error
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise InvalidArgument(message, hint=f"%%{_MAGIC} --help says how it is typed")
+@dataclass
+class _Cells:
+    """The cells of one notebook that are looked into, by the debugger that is attached to its kernel."""
 
+    shell: Any
+    session: Session
+    call: Call
 
-class _NoJob:
-    """Watches nothing: the session ends with the kernel."""
+    def __post_init__(self) -> None:
+        self._recorder = Recorder(self.session, [], lambda text: None)
+        self._watching = self.call(self._begin())
 
-    def job(self) -> None:
-        return None
+    async def _begin(self) -> asyncio.Future[None]:
+        await self.session.start()
+        return asyncio.ensure_future(self._recorder.watch(math.inf))
 
-
-def _run(shell: Any, session: Session, recorder: Recorder, call: Call, line: str, cell: str) -> None:
-    """Runs a cell; shows each stop of driver, tasks and actors, and keeps it as `debug --json` has it."""
-    try:
-        parsed = _parser().parse_args(shlex.split(line))
-        file = shell.compile.get_code_name(cell, shell.transform_cell(cell), shell.execution_count)
-        places = [_place(text, file, cell) for text in parsed.breaks]
-        _write(Path(file), cell)
-        for place in places:
-            call(session.breakpoints.add(session.client, place, file))
-    except SystemExit:  # --help
-        return
-    except (RaysideError, ValueError) as error:
-        raise _usage_error(error) from None
-    before, recorder.expressions = len(recorder.records), parsed.evaluate
-    try:
-        shell.run_cell(cell)
-    finally:
-        call(session.breakpoints.remove(session.client, None, file))
-        call(recorder.finish())
-    shell.user_ns[_KEPT] = stopped = [record for record in recorder.records[before:] if record]
-    for stop in stopped:
-        _show(stop, file, shell.user_ns_hidden)
+    def run(self, line: str, cell: str) -> None:
+        """Runs a cell; shows each stop of driver, tasks and actors, and keeps it as `debug --json` has it."""
+        session, recorder = self.session, self._recorder
+        try:
+            parsed = _parser().parse_args(shlex.split(line))
+            compiler, code = self.shell.compile, self.shell.transform_cell(cell)
+            file = compiler.get_code_name(cell, code, self.shell.execution_count)
+            places = [_place(text, file, cell) for text in parsed.breaks]
+            _write(Path(file), cell)
+            for place in places:
+                self.call(session.breakpoints.add(session.client, place, file))
+        except SystemExit:  # --help
+            return
+        except (RaysideError, ValueError) as error:
+            raise _usage_error(error) from None
+        before, recorder.expressions = len(recorder.records), parsed.evaluate
+        try:
+            self.shell.run_cell(cell)
+        finally:
+            self.call(session.breakpoints.remove(session.client, None, file))
+            self.call(recorder.finish())
+        stopped = [record for record in recorder.records[before:] if record]
+        self.shell.user_ns[_KEPT] = stopped
+        for stop in stopped:
+            _show(stop, file, self.shell.user_ns_hidden)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog=f"%%{_MAGIC}", description="Run this cell, and record where its tasks stop.")
+    parser = Parser(prog=f"%%{_MAGIC}", description="Run this cell, and record where its tasks stop.")
     parser.add_argument(
         "--break",
         dest="breaks",

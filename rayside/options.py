@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from dataclasses import dataclass
 from math import inf
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 from rayside.errors import InvalidArgument
@@ -64,6 +66,13 @@ SUBMISSION = (
     ),
     JSON,
 )
+
+
+class Parser(argparse.ArgumentParser):
+    """Parser of a command line whose mistakes are errors as all others: it raises InvalidArgument."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InvalidArgument(message, hint=f"{self.prog} --help says how it is typed")
 
 
 def seconds(

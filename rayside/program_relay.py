@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import stat
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rayside import default_folders
-from rayside.errors import DebuggerGone, NotRunning, PortTaken
+from rayside.errors import DebuggerGone, PortTaken
+from rayside.own_folder import make_own
 from rayside.ports import port_holder
 from rayside.private_file import write_private
 from rayside.ray import authentication
@@ -48,17 +48,10 @@ def command(module: str) -> list[str]:
 def own_folder() -> Iterator[Path]:
     """Makes a folder below the state folder, where nobody else can make one of its name; removes it.
 
-    Raises NotRunning where that is another user's, or open to others.
+    Raises UnsafeFolder.
     """
-    state = default_folders.state_folder()
-    state.parent.mkdir(parents=True, exist_ok=True)
-    runs = state / "runs"
-    for each in (state, runs):
-        each.mkdir(mode=0o700, exist_ok=True)
-        found = each.lstat()
-        if found.st_uid != os.geteuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
-            why = f"{each} is another user's, or others may write to it"
-            raise NotRunning(why, hint="remove it, and run it again")
+    runs = default_folders.state_folder() / "runs"
+    make_own(runs)
     with tempfile.TemporaryDirectory(prefix="", dir=runs, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
@@ -101,8 +94,8 @@ def begun(folder: Path, port: int = 0) -> Iterator[ProgramRelay]:
         raise PortTaken(f"port {port} is taken, by {holder.words}", hint="--listen 0 takes a free one")
     user, token, file = f"{OF_A_RUN}{secrets.token_hex(8)}", secrets.token_urlsafe(32), folder / "relay.json"
     environment = {**os.environ, USER_VARIABLE: user}
-    mode = environment.get("RAY_AUTH_MODE", "").strip().lower()
-    rays = authentication.token("") if mode == "token" else secrets.token_urlsafe(32)
+    mode = authentication.mode_here()
+    rays = authentication.token("") if mode == authentication.TOKEN else secrets.token_urlsafe(32)
     if not mode:
         environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(folder / RAYS_TOKEN)}
         environment.pop("RAY_AUTH_TOKEN", None)  # Ray takes it first

@@ -1,7 +1,7 @@
 """Runs a Ray program under the debugger: `rayside run`.
 
-Three processes, and a folder of this user's alone: this one, the program, and a relay for it. Each of the two
-ends when this one does, however it ends, for they hold a pipe of its.
+Three processes: this one, the program, and a relay for it. The program and the relay each hold a pipe from
+this process, and end with it, however it ends.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import importlib.metadata
 import importlib.util
 import math
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -32,11 +31,12 @@ from rayside.console import Console
 from rayside.dap.client import Client
 from rayside.errors import INTERRUPTED, Interrupted, InvalidArgument, MissingProgram
 from rayside.program_relay import TOLD, ProgramRelay, begun, command, own_folder
+from rayside.ray import authentication
 from rayside.signals import signals_noticed
+from rayside.versions import FIRST_RAY_WITH_TOKENS, OLDEST_RAY, is_before
 from rayside.worker.debug_config import LONGEST_WAIT
 from rayside.worker.run_driver import TOKEN
 
-OLDEST_RAY, WITH_TOKENS = (2, 39), (2, 52)
 # What `pip install ray` lacks and `ray[default]` has: without it there is no dashboard, which lists workers.
 _OF_DASHBOARD = ("aiohttp", "aiohttp_cors", "opencensus", "prometheus_client")
 _INSTALL = "{} -m pip install 'ray[default]'"
@@ -89,7 +89,7 @@ class _Run:
     folder: Path
 
     def to_the_end(self) -> int:
-        with self._relay_and_program() as (relay, process):
+        with begun(self.folder, self.program.listen or 0) as relay, self._started(relay) as process:
             port = relay.port()
             if self.program.listen is not None:
                 return self._with_editor(process, port)
@@ -98,7 +98,7 @@ class _Run:
                 token=relay.token,
                 breakpoints=self.program.breaks,
             )
-            if self.console.as_json or self.program.evaluate:
+            if self._is_scripted:
                 return self._scripted(process, options)
             return self._in_terminal(process, options)
 
@@ -149,19 +149,14 @@ class _Run:
     # --- the processes -------------------------------------------------------------------
 
     @property
-    def _is_at_terminal(self) -> bool:
-        scripted = self.console.as_json or bool(self.program.evaluate)
-        return self.program.listen is None and not scripted
-
-    @contextlib.contextmanager
-    def _relay_and_program(self) -> Iterator[tuple[ProgramRelay, subprocess.Popen[Any]]]:
-        with begun(self.folder, self.program.listen or 0) as relay, self._started(relay) as process:
-            yield relay, process
+    def _is_scripted(self) -> bool:
+        return self.console.as_json or bool(self.program.evaluate)
 
     @contextlib.contextmanager
     def _started(self, relay: ProgramRelay) -> Iterator[subprocess.Popen[Any]]:
         """Runs the program, which is ended at the latest with this."""
-        program, terminal = self.program, self._is_at_terminal
+        program = self.program
+        terminal = program.listen is None and not self._is_scripted
         alive, held = os.pipe()
         patience = _ATTACH if program.listen is None else LONGEST_WAIT
         words = [*command("rayside.worker"), "--told", str(self.folder / TOLD), "--alive", str(alive)]
@@ -251,8 +246,8 @@ def require_ray() -> None:
     if importlib.util.find_spec("ray") is None:
         raise MissingProgram(f"this Python ({sys.executable}) has no Ray", hint=install)
     version = _version()
-    if _numbers(version) < OLDEST_RAY:
-        oldest = ".".join(map(str, OLDEST_RAY))
+    if is_before(version, OLDEST_RAY):
+        oldest = OLDEST_RAY.rpartition(".")[0]
         raise MissingProgram(f"Ray {version} is older than {oldest}", hint=f"{install[:-1]}>={oldest}'")
     if any(importlib.util.find_spec(name) is None for name in _OF_DASHBOARD):
         raise MissingProgram("this Ray has no dashboard, which the debugger asks for workers", hint=install)
@@ -260,13 +255,8 @@ def require_ray() -> None:
 
 def _asks_for_token() -> bool:
     """Returns whether a Ray that the program starts asks for one."""
-    mode = os.environ.get("RAY_AUTH_MODE", "").strip().lower()
-    return mode in ("", "token") and _numbers(_version()) >= WITH_TOKENS
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """Returns the first two numbers of a version, that of the newest Ray where there is none."""
-    return tuple(map(int, re.findall(r"\d+", version)[:2])) or (9_999,)
+    asks = authentication.mode_here() in ("", authentication.TOKEN)
+    return asks and not is_before(_version(), FIRST_RAY_WITH_TOKENS)
 
 
 def _version() -> str:

@@ -18,8 +18,8 @@ from bootstrap.bundle.manifest import IMAGES, PROGRAMS, Folder, Image, Manifest
 from bootstrap.bundle.opened import Bundle, this_platform, this_python, write
 from bootstrap.bundle.packed import packed, size_of
 from bootstrap.bundle.version import this_version
-from bootstrap.own_folder import make_own
 from bootstrap.sources.bundle_origin import RECORD, Origin
+from rayside.own_folder import make_own
 from rayside.private_file import write_private
 
 

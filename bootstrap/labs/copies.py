@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bootstrap import step
-from bootstrap.errors import UnsafeFolder
 from bootstrap.labs.lesson import Lesson, lessons
 from bootstrap.settings import ROOT
+from rayside.errors import UnsafeFolder
 from rayside.ray.metadata import WORKING_DIR
 from rayside.ray.records import Job
 from rayside.ray.state import Dashboard

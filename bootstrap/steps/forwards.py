@@ -18,7 +18,6 @@ import requests
 from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube
 from bootstrap.kube.heads import require_forwarding, to_pod
-from bootstrap.own_folder import make_own
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps import marks
@@ -26,6 +25,7 @@ from bootstrap.steps.background import Background
 from bootstrap.steps.machine_checks import require_port
 from rayside.dap.one_request import no_answer
 from rayside.errors import ClusterUnreachable, NotRunning
+from rayside.own_folder import make_own
 from rayside.private_file import write_private
 from rayside.reach import supervisor
 from rayside.reach.editor_connection import Speaks

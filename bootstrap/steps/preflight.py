@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from rayside.plain import counted, line, some_of
 from rayside.ray import authentication
 from rayside.ray.reach import out_of_reach
 from rayside.ray.state import Dashboard
+from rayside.versions import is_before
 
 # What a Ray that asks for no token means; its makers call it a feature.
 _TOKENS = {
@@ -24,12 +24,12 @@ _TOKENS = {
     authentication.DISABLED: "asks for no token: whoever reaches it can run programs there (CVE-2023-48022)",
 }
 # Without a token, a Ray before this one has no protection from `DELETE` by a web page.
-_BROWSERS_KEPT_OUT = (2, 54)
+_BROWSERS_KEPT_OUT = "2.54"
 _LET_IN = (
     ", and a web page in the browser of who does can delete its jobs (CVE-2026-27482, fixed in Ray 2.54)"
 )
 _LONGEST_VERSION = 40
-_OLDEST_PYTHON = (3, 10)
+_OLDEST_PYTHON = "3.10"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Seen:
 
     def __str__(self) -> str:
         is_open = self.authentication == authentication.DISABLED
-        browsers = _LET_IN if is_open and _is_before(self.version, _BROWSERS_KEPT_OUT) else ""
+        browsers = _LET_IN if is_open and is_before(self.version, _BROWSERS_KEPT_OUT) else ""
         return f"Ray {self.version}, Python {self.python}; it {_TOKENS[self.authentication]}{browsers}"
 
 
@@ -93,7 +93,7 @@ class Preflight:
 
     def _require_ray(self, version: str) -> None:
         """Checks that its jobs can be debugged. Raises UnsupportedRay."""
-        if _is_before(version, _numbers(OLDEST_RAY)):
+        if is_before(version, OLDEST_RAY):
             raise UnsupportedRay(
                 f"the Ray at {self.place} is {version}, and the oldest that Rayside debugs is {OLDEST_RAY}",
                 hint=f"have it upgraded to {OLDEST_RAY} or later; from 2.52 on Ray can ask for a token",
@@ -101,7 +101,7 @@ class Preflight:
 
     def _require_python(self, version: str) -> None:
         """Checks that the relay runs there. Raises UnsupportedPython."""
-        if _is_before(version, _OLDEST_PYTHON):
+        if is_before(version, _OLDEST_PYTHON):
             raise UnsupportedPython(
                 f"the Ray at {self.place} has Python {version}, and the relay, which runs there, needs 3.10",
                 hint="where this machine reaches Ray's nodes, --address runs the relay here",
@@ -144,17 +144,6 @@ class Preflight:
         # Whoever refuses the token that was given for them gets no other one of the user's.
         if not is_tried:
             yield authentication.token("")
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """Returns the two numbers that a version begins with, as in (2, 60); nothing of what has another form."""
-    begin = re.match(r"(\d+)\.(\d+)", version)
-    return tuple(int(number) for number in begin.groups()) if begin else ()
-
-
-def _is_before(version: str, other: tuple[int, ...]) -> bool:
-    """Returns whether it is older; a version that has another form, as of one's own build, is not."""
-    return bool(numbers := _numbers(version)) and numbers < other
 
 
 def _short(text: str) -> str:

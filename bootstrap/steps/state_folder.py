@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.instance import Instance, all_recorded
-from bootstrap.own_folder import make_own, require_own
 from bootstrap.settings import environment_name
 from bootstrap.step import Report, Status, missing, ready
 from rayside.errors import PortTaken
+from rayside.own_folder import make_own, require_own
 from rayside.private_file import write_private
 
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from bootstrap import docker_engine, instance
 from bootstrap.errors import EngineNotPermitted, EngineNotRunning, EngineNotSupported, OtherTarget
 from bootstrap.instance import Instance, Ports, configured
-from bootstrap.own_folder import require_own
 from bootstrap.settings import BUNDLED, DEFAULT_NAME, POD, THEIRS, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.reachable import unreachable
 from bootstrap.step import Report
 from bootstrap.targets.target import Plan, Target
 from rayside.errors import InvalidSetting, NotRunning
+from rayside.own_folder import require_own
 from rayside.ports import port_holder
 
 if TYPE_CHECKING:

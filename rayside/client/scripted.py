@@ -77,7 +77,6 @@ class Recorder:
     def __init__(self, session: Session, expressions: list[str], on_event: OnEvent) -> None:
         self.session = session
         self.records: list[dict[str, Any]] = []  # empty until read, so that the order is that of the stops
-        self.watching: asyncio.Future[None] | None = None  # of who calls `watch` in the background
         self.expressions = expressions
         self._on_event = on_event
         self._working: set[asyncio.Future[None]] = set()

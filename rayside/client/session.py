@@ -47,6 +47,13 @@ class JobWatch(Protocol):
         """Returns the job that is watched, if one is; may block for a short, bounded time."""
 
 
+class NoJob:
+    """Watches no job: the session lasts until its debugger leaves."""
+
+    def job(self) -> None:
+        return None
+
+
 # Connects to the relay, as `Client.connect` does.
 Connect = Callable[..., Awaitable[Client]]
 

@@ -55,6 +55,11 @@ def mode(url: str) -> str:
     return str(answered)
 
 
+def mode_here(environment: Mapping[str, str] = os.environ) -> str:
+    """Returns the mode of a Ray that a program started here gets; empty where that is Ray's choice."""
+    return environment.get("RAY_AUTH_MODE", "").strip().lower()
+
+
 def token(named: str, environment: Mapping[str, str] = os.environ) -> str:
     """Returns Ray's token: of the file `named`, or, if that is empty, of the places where Ray looks for it.
 

@@ -20,7 +20,7 @@ _OWN = {"<string>", "<frozen runpy>", runpy.__file__, __file__}
 def _without_own_frames(
     shown: Callable[..., None], kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Has the traceback of the program begin in the program, as Python's does."""
+    """Shows an uncaught exception with the program's own frames alone, as Python does."""
     while trace is not None and trace.tb_frame.f_code.co_filename in _OWN:
         trace = trace.tb_next
     run_driver.stop_at(kind, error, trace)

@@ -129,7 +129,7 @@ def until_attached(over: Callable[[], bool], timeout: float, *, says: bool = Tru
         while not attached.wait(min(1.0, max(0.05, latest - time.time()))):
             # The wait can't be cancelled yet where it has not quite begun.
             with contextlib.suppress(RuntimeError):
-                if over():
+                if time.time() >= latest or over():
                     debugpy.wait_for_client.cancel()
 
     tracing.in_background(watch)
@@ -252,7 +252,7 @@ def _wait(job: str, config: Config) -> None:
     def over() -> bool:
         now = time.time()
         # Some process of the job had a debugger within the last seconds, or has none.
-        return now >= latest or (now >= announced and (_get(job, "debugger") or 0.0) <= now)
+        return now >= announced and (_get(job, "debugger") or 0.0) <= now
 
     until_attached(over, config.attach_timeout, says=not config.quiet)
 

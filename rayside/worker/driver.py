@@ -139,7 +139,7 @@ def on_init_by_hand(runtime_env: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _debug_again(config: Config) -> None:
-    """Has the `ray.init` after the next `ray.shutdown` debugged as well."""
+    """Hooks the next `ray.shutdown`, so that the `ray.init` after it is debugged as well."""
     import ray._private.worker as ray
 
     leave = ray.disconnect
@@ -254,7 +254,7 @@ def _open_early(config: Config, scout: subprocess.Popen[str]) -> Exception | Non
         import debugpy
 
         latest = min(deadline, time.time() + config.attach_timeout)
-        attach.until_attached(lambda: time.time() >= latest, config.attach_timeout)
+        attach.until_attached(lambda: time.time() >= deadline, config.attach_timeout)
         if debugpy.is_client_connected():
             _tell(scout, {"attached": True})
         else:

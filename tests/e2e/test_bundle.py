@@ -244,7 +244,7 @@ def pull_with_a_login(kube: Kube, selector: str, registry: str) -> None:
 
 
 def a_place_comes_and_goes(user: Rayside, base: Kube, registry: str) -> None:
-    """Has a workshop of one place beside a cluster, which pulls from the same registry."""
+    """Makes a workshop of one place beside a cluster, which pulls from the same registry."""
     place = base.within("rayside-place-001")
     user.environment_too.update(ports_of_the_door())
     succeeds(user, "workshop", "--places", "1")

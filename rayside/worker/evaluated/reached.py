@@ -196,7 +196,7 @@ def _tell_left_out_soon() -> None:
 
 
 def _tell_left_out() -> None:
-    """Tells how many messages were not sent."""
+    """Reports how many messages were not sent."""
     if not _left_out:
         return
     number = len(_left_out)

@@ -220,7 +220,7 @@ _tables: dict[str, _Table] = {}
 
 
 def await_files(paths: Iterable[str]) -> dict[str, dict[str, list[int]]]:
-    """Tells the relay of functions of these files from now on; returns a line table of each that has any.
+    """Reports functions of these files to the relay from now on; returns a line table of each that has any.
 
     The tables are as in `line_table`, without what only a text can tell.
     """

@@ -104,7 +104,7 @@ def _notice(owner: Any, name_of: Callable[[Any], str]) -> None:
 
 
 def called(remote: Any, name_of: Callable[[Any], str], frame: FrameType | None) -> int:
-    """Tells the relay of a call that this thread steps into, and waits for it; `frame` made the call.
+    """Reports a call that this thread steps into to the relay, and waits for it; `frame` made the call.
 
     Returns:
         The call's number; 0 where nobody steps into it.
@@ -134,7 +134,7 @@ def called(remote: Any, name_of: Callable[[Any], str], frame: FrameType | None) 
 
 
 def submitted(call: int, result: Any) -> None:
-    """Tells the id of the task that a call has started; none where it failed, or does not say."""
+    """Reports the id of the task that a call has started; none where it failed, or does not say."""
     task = ""
     with suppress(Exception):
         task = _task_of(result)

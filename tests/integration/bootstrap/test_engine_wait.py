@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from bootstrap.instance import configured
-from bootstrap.own_folder import make_own
 from bootstrap.settings import ROOT
+from rayside.own_folder import make_own
 from tests.integration.conftest import Rayside
 
 WAIT = """

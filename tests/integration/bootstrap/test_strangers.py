@@ -20,12 +20,12 @@ import pytest
 from bootstrap import processes
 from bootstrap.instance import configured
 from bootstrap.kube.api import Kube
-from bootstrap.own_folder import make_own
 from rayside import loopback
 from rayside.dap.client import Client
 from rayside.dap.one_request import ask
 from rayside.errors import ClusterUnreachable, StrangerListens
 from rayside.event_loop import background_loop
+from rayside.own_folder import make_own
 from rayside.ray import jobs
 from rayside.ray.state import Dashboard
 from tests.http_servers import answering, says

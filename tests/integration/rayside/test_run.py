@@ -20,7 +20,7 @@ import pytest
 from bootstrap.settings import ROOT
 from rayside.client.commands import Place
 from rayside.client.scripted import run_sync
-from rayside.client.session import AttachOptions
+from rayside.client.session import AttachOptions, NoJob
 from rayside.dap.client import Client
 from rayside.errors import NotRunning
 from tests.integration.conftest import Rayside
@@ -147,39 +147,37 @@ def test_a_failure_stops_in_the_task_and_in_the_driver(environment: dict[str, st
     assert told["job"]["status"] == "FAILED"
 
 
-def test_ctrl_c_at_the_prompt_ends_the_program_and_its_ray(
-    environment: dict[str, str], program: Path
-) -> None:
+@pytest.fixture
+def stopped(environment: dict[str, str], program: Path) -> Iterator[Screen]:
+    """Yields the terminal in which a task of the program has stopped."""
     words = ("run", f"--break={program}:{HALF}:n == 6", str(program), "4", "6")
     screen = Screen(script(environment), *words, env=environment)
     try:
         screen.until("(rayside) ")
-        screen.type("p result\n")
-        screen.until("3.0")
-        screen.until("(rayside) ")
-        screen.type("\x03")
-        screen.until("ends with the program")
-        screen.until("KeyboardInterrupt")
-        assert screen.process.wait(PATIENCE) == 130
+        yield screen
     finally:
         screen.close()
 
 
-def test_after_quit_no_worker_waits_for_a_debugger(environment: dict[str, str], program: Path) -> None:
-    words = ("run", f"--break={program}:{HALF}:n == 6", str(program), "4", "6")
-    screen = Screen(script(environment), *words, env=environment)
-    try:
-        screen.until("(rayside) ")
-        screen.type("help\n")
-        screen.until("Ctrl-C at an empty prompt ends the program.")
-        screen.until("(rayside) ")
-        screen.type("quit\n")
-        screen.until("goes on")
-        # Actors and a second Ray begin after it; each of them waited for a minute.
-        assert screen.shows("halves [2.0, 3.0]", seconds=50)
-        assert screen.process.wait(PATIENCE) == 0
-    finally:
-        screen.close()
+def test_ctrl_c_at_the_prompt_ends_the_program_and_its_ray(stopped: Screen) -> None:
+    stopped.type("p result\n")
+    stopped.until("3.0")
+    stopped.until("(rayside) ")
+    stopped.type("\x03")
+    stopped.until("ends with the program")
+    stopped.until("KeyboardInterrupt")
+    assert stopped.process.wait(PATIENCE) == 130
+
+
+def test_after_quit_no_worker_waits_for_a_debugger(stopped: Screen) -> None:
+    stopped.type("help\n")
+    stopped.until("Ctrl-C at an empty prompt ends the program.")
+    stopped.until("(rayside) ")
+    stopped.type("quit\n")
+    stopped.until("goes on")
+    # Actors and a second Ray begin after it; each of them waited for a minute.
+    assert stopped.shows("halves [2.0, 3.0]", seconds=50)
+    assert stopped.process.wait(PATIENCE) == 0
 
 
 def test_an_editor_attaches_by_the_token_in_the_file_that_is_named(
@@ -198,16 +196,9 @@ def test_an_editor_attaches_by_the_token_in_the_file_that_is_named(
         )
         told: list[str] = []
         with pytest.raises(NotRunning, match="it was ended"):  # with the program
-            run_sync(options, Never(), timeout=PATIENCE, on_event=told.append)
+            run_sync(options, NoJob(), timeout=PATIENCE, on_event=told.append)
         assert running.wait(PATIENCE) == 0, running.stderr.read()
     assert told.count(f"half stopped at {program}:{HALF}") == 2
-
-
-class Never:
-    """Watches nothing that ends."""
-
-    def job(self) -> None:
-        return None
 
 
 def test_two_programs_in_one_ray_are_debugged_apart(

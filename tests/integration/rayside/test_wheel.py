@@ -17,7 +17,7 @@ from bootstrap.settings import ROOT
 from rayside import versions
 from rayside.client.commands import Place
 from rayside.client.scripted import run_sync
-from rayside.client.session import AttachOptions
+from rayside.client.session import AttachOptions, NoJob
 from rayside.dap.client import Client
 from rayside.relay.config import Config
 from tests.integration.conftest import free_ports
@@ -33,13 +33,6 @@ if __name__ == "__main__":
     ray.init(**{options!r})
     print("halves", ray.get([half.remote(n) for n in (4, 6)]))
 """
-
-
-class NoJob:
-    """Watches no job: nobody has submitted one."""
-
-    def job(self) -> None:
-        return None
 
 
 def test_the_wheel_is_of_pure_python_and_has_the_package_whole(wheel: Path) -> None:

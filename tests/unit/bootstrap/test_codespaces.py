@@ -9,10 +9,10 @@ import pytest
 
 from bootstrap import codespaces
 from bootstrap.codespaces import Codespace
-from bootstrap.errors import UnsafeFolder
 from bootstrap.instance import configured
 from bootstrap.settings import Settings
 from bootstrap.steps.state_folder import StateFolder
+from rayside.errors import UnsafeFolder
 from tests.targets import kind_target, local_target
 
 HERE = {

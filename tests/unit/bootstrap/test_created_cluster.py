@@ -22,7 +22,6 @@ from bootstrap.graph import dependants
 from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube
 from bootstrap.kube.kubeconfig import server
-from bootstrap.own_folder import make_own
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Step, Undoable
@@ -32,6 +31,7 @@ from bootstrap.targets import choice, preparation
 from bootstrap.targets.cluster_created import ClusterCreated
 from bootstrap.targets.target import with_example
 from rayside.errors import InvalidSetting
+from rayside.own_folder import make_own
 from tests.bundles import recorded
 from tests.targets import kind_target
 

@@ -20,7 +20,6 @@ from bootstrap.errors import OtherTarget, UnknownTarget
 from bootstrap.given_settings import parse
 from bootstrap.instance import configured
 from bootstrap.lock import alone
-from bootstrap.own_folder import make_own
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.steps.state_folder import StateFolder
@@ -28,6 +27,7 @@ from bootstrap.targets import choice, preparation
 from bootstrap.verbs import up_and_down
 from rayside.console import Console
 from rayside.errors import InvalidSetting, NotRunning, PortTaken
+from rayside.own_folder import make_own
 
 
 @pytest.fixture(autouse=True)

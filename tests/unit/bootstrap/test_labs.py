@@ -12,7 +12,7 @@ from typing import cast
 
 import pytest
 
-from bootstrap.errors import NotSolved, OtherTarget, UnsafeFolder
+from bootstrap.errors import NotSolved, OtherTarget
 from bootstrap.labs import copies
 from bootstrap.labs.checking import cannot_run, require_possible
 from bootstrap.labs.copies import Copy, Progress
@@ -20,7 +20,7 @@ from bootstrap.labs.exercise import Exercise
 from bootstrap.labs.lesson import FOLDER, NEEDS, SECTIONS, Lesson, Need, find, lacking, lessons
 from bootstrap.settings import POD, TARGETS
 from bootstrap.targets.target import Target
-from rayside.errors import InvalidArgument, MissingProgram, NotRunning
+from rayside.errors import InvalidArgument, MissingProgram, NotRunning, UnsafeFolder
 from rayside.ray.metadata import USER, WORKING_DIR
 from rayside.ray.records import Job
 from rayside.ray.state import Dashboard

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.errors import UnsafeFolder
 from bootstrap.instance import configured
-from bootstrap.own_folder import make_own, require_own
 from bootstrap.settings import ROOT, Settings
 from bootstrap.targets.target import Target
+from rayside.errors import UnsafeFolder
+from rayside.own_folder import make_own, require_own
 from tests.targets import kind_target, local_target
 
 STRANGER = 12345

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from bootstrap.given_settings import parse
-from bootstrap.own_folder import make_own
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.steps.debugpy_package import DebugpyPackage
@@ -26,6 +25,7 @@ from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets import choice
 from bootstrap.targets.existing_cluster import Cluster
 from rayside.errors import CredentialsRefused, InvalidSetting, KubernetesTokens, NotRunning
+from rayside.own_folder import make_own
 from rayside.ray import authentication
 from rayside.ray.debug import Debug
 from rayside.ray.state import Dashboard

@@ -25,7 +25,6 @@ import tasks
 from bootstrap import graph
 from bootstrap.errors import EngineNotRunning, LowMemory
 from bootstrap.instance import configured
-from bootstrap.own_folder import make_own
 from bootstrap.settings import ROOT, Settings
 from bootstrap.step import Status, missing, ready
 from bootstrap.targets import choice
@@ -35,6 +34,7 @@ from rayside.client import scripted
 from rayside.console import Console
 from rayside.errors import TARGET, InvalidArgument
 from rayside.options import seconds
+from rayside.own_folder import make_own
 from rayside.ray.records import Job
 from tasks import Verb
 from tests.patience import PATIENCE

@@ -65,7 +65,7 @@ def room(kube: Objects, count: int) -> str:
 
 
 def place_of_others(head: str, worker: str, monkeypatch: pytest.MonkeyPatch, **notes: str) -> None:
-    """Has the workshop have the place `other`, of one worker, whose pods request so many processors."""
+    """Gives the workshop the place `other`, of one worker, whose pods request so many processors."""
 
     def template(cpu: str) -> dict[str, Any]:
         return {"spec": {"containers": [{"resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}]}}

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import BadChecksum, NoNetwork
-from bootstrap.own_folder import make_own
 from bootstrap.settings import ROOT, Settings
 from bootstrap.sources import extensions
 from bootstrap.step import Appliable, Condition
@@ -20,6 +19,7 @@ from bootstrap.steps.relay import LocalRelay
 from bootstrap.steps.workspace import FOLDER, head_folder, local_folder
 from bootstrap.targets.local import Local
 from rayside.errors import CommandFailed
+from rayside.own_folder import make_own
 from rayside.ray.records import Job
 from tests.targets import kind_target, local_target
 

@@ -17,7 +17,6 @@ from bootstrap.given_settings import parse
 from bootstrap.instance import Instance
 from bootstrap.kube import heads
 from bootstrap.kube.api import CORE, RAY
-from bootstrap.own_folder import make_own
 from bootstrap.settings import POD, Settings
 from bootstrap.shell import Outcome, Shell
 from bootstrap.sources.source import Images
@@ -34,6 +33,7 @@ from bootstrap.targets.cluster_by_head import ClusterByContext
 from bootstrap.targets.cluster_with_workspace import ClusterWithWorkspace
 from bootstrap.targets.pod import PodAccess, PodsRay
 from rayside.errors import InvalidSetting, KubernetesTokens, NotRunning
+from rayside.own_folder import make_own
 from rayside.ray import jobs
 from rayside.ray.debug import Debug
 from rayside.relay.config import Config, Masking

@@ -18,7 +18,6 @@ import pytest
 
 from bootstrap.given_settings import parse
 from bootstrap.instance import configured, read
-from bootstrap.own_folder import make_own
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
@@ -27,6 +26,7 @@ from bootstrap.targets.existing_cluster import Cluster
 from bootstrap.verbs import relay_requests as paused
 from rayside.console import Console
 from rayside.errors import InvalidSetting
+from rayside.own_folder import make_own
 from rayside.ray.jobs import Submission
 from rayside.ray.metadata import USER, USER_VARIABLE
 from rayside.ray.records import jobs_for, read_job

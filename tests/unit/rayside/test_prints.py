@@ -25,7 +25,7 @@ class Prints:
     """Hears nothing."""
 
     def begun(self, *_: object) -> None:
-        """Is called for each print."""
+        """Takes each print."""
 
 
 def test_what_else_a_stream_takes_is_passed_on() -> None:

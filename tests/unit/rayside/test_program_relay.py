@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rayside.errors import NotRunning
+from rayside.errors import UnsafeFolder
 from rayside.program_relay import own_folder
 
 
@@ -26,7 +26,7 @@ def test_a_folder_to_which_others_may_write_is_refused() -> None:
     with own_folder() as folder:
         runs = folder.parent
     runs.chmod(0o777)
-    with pytest.raises(NotRunning, match="others may write to it"), own_folder():
+    with pytest.raises(UnsafeFolder, match=f"{runs} is not a folder that only you can read"), own_folder():
         pass
 
 
@@ -35,5 +35,5 @@ def test_a_link_is_no_folder(tmp_path: Path) -> None:
         runs = folder.parent
     runs.rmdir()
     runs.symlink_to(tmp_path)
-    with pytest.raises(NotRunning), own_folder():
+    with pytest.raises(UnsafeFolder, match=f"{runs} is not a folder that only you can read"), own_folder():
         pass

@@ -17,7 +17,6 @@ import pytest
 import yaml
 
 from bootstrap.instance import configured
-from bootstrap.own_folder import make_own
 from bootstrap.processes import created
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
@@ -32,6 +31,7 @@ from bootstrap.steps.relay import LocalRelay
 from bootstrap.steps.their_ray import TheirRay
 from rayside.dap.paused_task import PausedTask
 from rayside.errors import NotRunning
+from rayside.own_folder import make_own
 from rayside.ray.job_folders import PathMap
 from rayside.ray.metadata import WORKING_DIR
 from rayside.ray.records import Job, RunningTask

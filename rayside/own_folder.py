@@ -8,7 +8,7 @@ import pwd
 import stat
 from pathlib import Path
 
-from bootstrap.errors import UnsafeFolder
+from rayside.errors import UnsafeFolder
 
 # A way to a folder may have as many symlinks as Linux follows (path_resolution(7)).
 _MOST_LINKS = 40
