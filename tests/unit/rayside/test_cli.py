@@ -44,9 +44,15 @@ def test_what_is_typed_wrong_is_said(words: list[str], why: str, capsys: pytest.
     assert f"error[invalid-argument]: {why}" in capsys.readouterr().err
 
 
-def test_an_error_is_a_document_where_json_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["run", "--json", "nothing.py"]) == 2
-    assert json.loads(capsys.readouterr().out)["error"]["message"] == "there is no file nothing.py"
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [(["nothing.py"], "there is no file nothing.py"), (["--brake"], "unrecognized arguments: --brake")],
+)
+def test_an_error_is_a_document_where_json_is_asked_for(
+    words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["run", "--json", *words]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["message"] == why
 
 
 @pytest.mark.parametrize(
