@@ -170,7 +170,7 @@ class Settings:
     # (sum of PSS), its environment takes 0.4 GiB of disk and its session a few MiB.
     min_memory_gib: float = 1.5
     min_disk_gib: float = 2.0
-    # So much has to be free for kind: see docs/measured.md.
+    # So much has to be free for kind: see docs/internals/measured.md.
     kind_min_memory_gib: float = 4.0
     kind_min_disk_gib: float = 10.0
     # `upstream` fetches from these registries and release pages, or from what mirrors them.

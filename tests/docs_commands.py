@@ -10,6 +10,7 @@ from bootstrap.settings import ROOT
 DOCUMENTS = [
     *("README.md", "README.zh.md", "CONTRIBUTING.md"),
     *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")),
+    *sorted(f"docs/internals/{page.name}" for page in (ROOT / "docs" / "internals").glob("*.md")),
 ]
 # Other shells than the one that blocks are run by.
 SHELLS = ("sh", "zsh", "fish")

@@ -1,4 +1,4 @@
-"""Writes the file by which an editor finds the cluster: docs/workspace.md says what is in it."""
+"""Writes the file by which an editor finds the cluster: docs/internals/workspace.md says what is in it."""
 
 from __future__ import annotations
 

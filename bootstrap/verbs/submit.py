@@ -121,7 +121,7 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
     if limits := submission.raised_limits:
         console.result(
             f"A stop may last: {len(limits)} time limits of Ray's libraries are a day in this job: "
-            "docs/hook.md#time-limits"
+            "docs/internals/hook.md#time-limits"
         )
     if not wait and rayjob and kubernetes and not document.has_relay(rayjob):
         own, kube = rayjob["metadata"]["name"], kubernetes.kube

@@ -13,7 +13,8 @@ from bootstrap.settings import Settings
 from bootstrap.steps.ray_cluster import PAUSED_FOR, PAUSED_SINCE, notes, paused
 from rayside.plain import counted
 
-# Seconds from the first request for a place to its editor, where its node has the images; docs/measured.md.
+# Seconds from the first request for a place to its editor, where its node has the images:
+# docs/internals/measured.md.
 A_PLACE = 20.0
 
 

@@ -18,7 +18,7 @@ _PACKAGE = Path(rayside.__file__).parent
 REQUIREMENTS = f"debugpy=={versions.DEBUGPY}", f"bytecode=={versions.BYTECODE}"
 DAY = 86_400
 # Time limits of Ray's libraries that a stopped task would break, each of which becomes a day; by the file in
-# Ray's package, of 2.60. docs/hook.md has their defaults. A test looks for new ones.
+# Ray's package, of 2.60. docs/internals/hook.md has their defaults. A test looks for new ones.
 _SECONDS = {
     "dag/context.py": [f"RAY_CGRAPH_{what}_timeout" for what in ("submit", "get", "teardown")],
     "data/context.py": [
@@ -53,7 +53,7 @@ RAISED |= {name: f"{DAY * 1000}" for names in _MILLISECONDS.values() for name in
 
 @dataclass(frozen=True)
 class Debug:
-    """Options of a job whose processes open a debugger port; see docs/hook.md.
+    """Options of a job whose processes open a debugger port; see docs/internals/hook.md.
 
     `attach_timeout`: seconds to wait for a debugger; 0 doesn't wait. `pip_debugpy`: whether the job's
     environment has to install debugpy. `packages`: local folders of debugpy's packages, to send with the

@@ -162,7 +162,9 @@ class Submission:
         """Returns a line for each part of the job that `debug` does not reach."""
         lines = []
         if self.debug and not self.debugs_driver:
-            lines.append("Its tasks and actors are debugged, its driver is not: docs/hook.md says why")
+            lines.append(
+                "Its tasks and actors are debugged, its driver is not: docs/internals/hook.md says why"
+            )
         if self.debug and self.unmapped:
             names = ", ".join(map(_shown, self.unmapped))
             lines.append(f"Breakpoints in {names} need an editor's pathMappings: docs/editors.md#archives")

@@ -1,7 +1,7 @@
 """Masks secrets in what editors are shown: by their names and forms and, by a setting, also by value.
 
 It keeps secrets off a screen that others see, and out of what an editor writes down. It is no boundary:
-whoever may evaluate code in a debuggee gets at whatever that has (docs/security.md).
+whoever may evaluate code in a debuggee gets at whatever that has (docs/internals/security.md).
 """
 
 from __future__ import annotations

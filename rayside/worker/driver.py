@@ -3,7 +3,7 @@
 The environment variable RAY_RUNTIME_ENV_HOOK names a hook, which Ray calls in `ray.init`. It sees the
 driver's runtime_env, with a submitted job's merged into it, and may change it. A driver that nobody submitted
 (`python -m rayside.worker`, a notebook, a Python prompt) calls `debug` first. It needs debugpy in the
-cluster's environment; docs/hook.md says how a runtime_env brings it.
+cluster's environment; docs/internals/hook.md says how a runtime_env brings it.
 
 start.py calls `begin` at Python's start, long before `ray.init`. Ray is not imported in the driver, for the
 program may still set what that reads: a short-lived child, the scout (`python -m rayside.worker.driver`),

@@ -39,7 +39,7 @@ class Failure:
         )
 
     def row(self) -> str:
-        """Returns its row of the table in docs/diagnose.md."""
+        """Returns its row of the table in docs/internals/diagnose.md."""
         says = f"{self.what}: … {self.why} …" if self.why else self.what
         return f"| {self.produced} | `{self.id}` | {_plain(says)} |"
 

@@ -1,4 +1,4 @@
-"""Makes the table of docs/diagnose.md from the failures that the tests produce.
+"""Makes the table of docs/internals/diagnose.md from the failures that the tests produce.
 
 `python -m tests.failures.table` writes it into the page.
 """
@@ -12,7 +12,7 @@ from bootstrap.settings import ROOT
 from tests.failures import jobs, pods
 from tests.failures.failure import Failure
 
-PAGE = ROOT / "docs" / "diagnose.md"
+PAGE = ROOT / "docs" / "internals" / "diagnose.md"
 # Each table follows the heading of one of these.
 HEADINGS = {"## On one machine": jobs.FAILURES, "## On Kubernetes": pods.FAILURES}
 

@@ -91,7 +91,7 @@ def test_every_time_limit_of_rays_libraries_is_raised_or_known_as_harmless(ray: 
 
 
 def test_each_limit_that_is_raised_is_where_the_docs_say(ray: Path) -> None:
-    docs = (ROOT / "docs" / "hook.md").read_text()
+    docs = (ROOT / "docs" / "internals" / "hook.md").read_text()
     told = re.findall(r"^\| `(\w+)` \| (.*) \| `(\S+)` \|$", docs, re.MULTILINE)
     assert {(name, file) for name, _, file in told} == {
         (name, file) for file, names in SOURCES.items() for name in names

@@ -32,8 +32,8 @@ PAGES = [
     *sorted(f"docs/adr/{decision.name}" for decision in (ROOT / "docs" / "adr").glob("*.md")),
     *("tests/README.md", "CHANGELOG.md"),
 ]
-ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
-STEPS = (ROOT / "docs" / "steps.md").read_text()
+ARCHITECTURE = (ROOT / "docs" / "internals" / "architecture.md").read_text()
+STEPS = (ROOT / "docs" / "internals" / "steps.md").read_text()
 CONTRACTS = (ROOT / "pyproject.toml").read_text()
 TROUBLESHOOTING = (ROOT / "docs" / "troubleshooting.md").read_text()
 # What stands for "any verb" where a page speaks of all of them.
@@ -297,7 +297,7 @@ def test_the_layers_are_import_linters() -> None:
 
 
 def test_the_tree_is_what_is_there() -> None:
-    (tree, *_), _ = page("docs/architecture.md")
+    (tree, *_), _ = page("docs/internals/architecture.md")
     house, told = "", set()
     for line in tree.lines:
         if line.startswith("  "):
