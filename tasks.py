@@ -7,11 +7,10 @@ import inspect
 import io
 import os
 import shlex
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from invoke.collection import Collection
 from invoke.context import Context
@@ -26,8 +25,12 @@ from bootstrap.instance import in_workspace
 from bootstrap.settings import DEFAULT_NAME, ROOT, SOURCES, TARGETS, Settings
 from rayside.console import Console
 from rayside.errors import USAGE, Interrupted, RaysideError
-from rayside.options import JSON, SUBMISSION, seconds
-from rayside.signals import signals_noticed
+from rayside.options import CONNECT, DEBUG, EVERYONE, JSON, LOGS, NAME, PROCESSES, SUBMIT, helps, seconds
+from rayside.settings_sources import with_project
+from rayside.signals import signals_noticed, termination_interrupts
+
+if TYPE_CHECKING:
+    from rayside.connection.access import Access
 
 
 class Verb(Task):  # type: ignore[type-arg]
@@ -40,8 +43,7 @@ class Verb(Task):  # type: ignore[type-arg]
         # The option of this name of `bench` says which benchmark.
         name = kwargs.get("name") if self.name != "bench" else None
         console = _console(args[0], name, bool(kwargs.get("json")))
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, _as_ctrl_c)
+        termination_interrupts()
         try:
             with signals_noticed():
                 return super().__call__(*args, **kwargs)
@@ -98,10 +100,6 @@ def _as_typed(verb: str) -> str:
     return f"./invokew {shlex.join(words)}"
 
 
-def _as_ctrl_c(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
-
-
 def _given(
     invocation: Context, json: bool = False, /, *, name: str | None = None, **flags: object
 ) -> tuple[Settings, Console]:
@@ -109,14 +107,26 @@ def _given(
     given = {key: value for key, value in {"name": name, **flags}.items() if value is not None}
     if "mirror" in given:
         given.setdefault("source", "mirror")
-    return parse({**invocation.config.get("rayside", {}), **given}), _console(invocation, name, json)
+    configured = with_project(invocation.config.get("rayside", {}), given=given)
+    return parse({**configured, **given}), _console(invocation, name, json)
+
+
+def _existing(context: Context, json: bool = False, /, *, name: str | None = None) -> tuple[Access, Console]:
+    """Returns the access to a cluster that is there, and the console. Raises NotRunning."""
+    from bootstrap.targets import choice
+    from rayside.system.shell import Shell
+
+    settings, console = _given(context, json, name=name)
+    return choice.existing(settings, Shell()).access, console
 
 
 def _console(context: Context, name: str | None, json: bool) -> Console:
     configured = context.config.get("rayside", {})
     console = Console(json, name or configured.get("name") or DEFAULT_NAME)
     with contextlib.suppress(RaysideError):  # The verb itself says what is wrong with a setting.
-        console.in_workspace = in_workspace(parse(configured).state_folder)
+        configured = with_project(configured)
+        console.cluster = name or configured.get("name") or DEFAULT_NAME
+        console.made_elsewhere = in_workspace(parse(configured).state_folder)
     return console
 
 
@@ -129,15 +139,13 @@ def _engine_wait(given: str | None) -> float | None:
 _KEY = "a public key of minisign, or its file: a bundle that its owner has not signed is refused"
 # Options of several verbs.
 _HELP = {
-    "name": f"which cluster is meant, of several (default: {DEFAULT_NAME})",
-    "json": JSON.help,
     "target": f"where Ray runs: {', '.join(TARGETS)} (default: auto)",
     "source": f"where programs come from: {', '.join(SOURCES)} (default: auto)",
     "bundle": "a file that ./invokew bundle made: up takes everything from it, and asks no network",
     "mirror": "a registry that ./invokew mirror filled, HOST[:PORT][/PATH]: up pulls everything from it",
     "bundle-key": _KEY,
     "wait-for-engine": "seconds to wait for a Docker engine that is only just starting (default: 0)",
-    "everyone": "show jobs of all who debug on that Ray, not only yours (on the target cluster)",
+    **helps((NAME, JSON, EVERYONE)),
 }
 
 
@@ -159,17 +167,11 @@ def verb(
 
 @verb(
     help={
-        "address": "the dashboard of an existing Ray cluster, as in http://HOST:8265, for the target cluster",
-        "ssh": "the host of an existing Ray cluster's head, reached by OpenSSH, for the target cluster",
-        "context": "the context of a kubeconfig that leads to a Ray in Kubernetes, for the target cluster",
-        "namespace": "the namespace of that Ray, or of the one that is made (default: the context's)",
-        "ray-cluster": "the RayCluster, RayJob or RayService there, of several",
+        **helps(CONNECT),
         "create": "make a Ray cluster there, installing KubeRay if missing; down removes both",
         "workspace": "run the workspace there, as a pod beside it (with --context)",
-        "token-file": "the file with that Ray's token (default: where Ray itself looks for it)",
-        "example": "submit the example, and wait until a task of it is paused (default; not on others' Ray)",
+        "example": "submit the example, wait until it pauses (default; not on an existing Ray cluster)",
         "use-context": "make the cluster kubectl's current one",
-        "user": "the name under which others of that Ray know your jobs (default: yours on this machine)",
     },
 )
 def up(
@@ -245,12 +247,8 @@ def doctor(
 @verb(
     iterable=["py_modules"],
     help={
-        **{option.name: option.help for option in SUBMISSION},
+        **helps(SUBMIT),
         "job": "YAML file with a RayJob of your own (kind); it may make a cluster of its own",
-        "pip-debugpy": "with --debug, install debugpy with pip: for an image that has none",
-        "wait": "show the job's output until it ends; the exit code says how it ended",
-        "print-runtime-env": "submit nothing: print what --debug adds, for a ray.init of your own",
-        "serve": "submit nothing: print it for the config of a Ray Serve application",
     },
 )
 def submit(
@@ -271,34 +269,35 @@ def submit(
     json: bool = False,
 ) -> None:
     """Submit a job: your program and packages, or without options the example."""
-    from bootstrap.verbs import submit as submitting
+    from bootstrap.verbs import submit as verb
     from rayside.ray.debug import debugging
 
     asked = debugging(
         debug or print_runtime_env or serve,
         post_mortem=post_mortem,
-        # Serve takes a replica that waits for a debugger for one that does not come up.
-        attach_timeout="0" if serve and attach_timeout is None else attach_timeout,
+        attach_timeout=attach_timeout,
         pip_debugpy=pip_debugpy,
+        serve=serve,
     )
-    request = submitting.Request(working_dir, tuple(py_modules or ()), entrypoint, runtime_env, job, asked)
-    given = _given(context, json, name=name)
+    request = verb.Request(working_dir, tuple(py_modules or ()), entrypoint, runtime_env, asked, job)
     if print_runtime_env or serve:
-        submitting.print_runtime_env(*given, request, wait=wait, serve=serve)
+        from rayside.verbs import submitting
+
+        submitting.print_runtime_env(*_existing(context, json, name=name), request, wait=wait, serve=serve)
     else:
-        submitting.submit(*given, request, wait=wait)
+        verb.submit(*_given(context, json, name=name), request, wait=wait)
 
 
 @verb(
     klass=NamingVerb,
     positional=["id"],
-    help={"id": "id of a job, an actor or a worker"},
+    help=helps((PROCESSES,)),
 )
 def attach(context: Context, id: str, name: str | None = None, json: bool = False) -> None:
     """Open what runs without --debug to the debugger, where that is possible; else show its stacks."""
-    from bootstrap.verbs import attach
+    from rayside.verbs import attaching
 
-    attach.attach(*_given(context, json, name=name), id)
+    attaching.attach(*_existing(context, json, name=name), id)
 
 
 @verb()
@@ -306,25 +305,17 @@ def breakpoints(
     context: Context, name: str | None = None, json: bool = False, everyone: bool = False
 ) -> None:
     """List the tasks that are paused now."""
-    from bootstrap.verbs import relay_requests
+    from rayside.verbs import relay_requests
 
-    relay_requests.breakpoints(*_given(context, json, name=name), everyone=everyone)
+    relay_requests.breakpoints(*_existing(context, json, name=name), everyone=everyone)
 
 
 @verb(
     iterable=["evaluate", "break_"],
     help={
-        "job": "id of a job, to see only its tasks (default: all jobs; with --json the newest one)",
-        "break": "FILE:LINE[ first| gather N][:CONDITION] to stop at, FILE of yours; may be repeated",
-        "exceptions": "stop where a task raises what it does not catch",
-        "evaluate": "expression to evaluate at each stop (with --json); may be given several times",
-        "timeout": "seconds to wait for the next stop (default: 60)",
-        "launch-json": "only have VS Code know the cluster: makes .vscode/launch.json here, or adds to it",
-        "json": "scripted: record each stop, let it go on, print one document when the job has ended",
-        "everyone": "debug jobs of all who debug on that Ray, not only yours (on the target cluster)",
+        **helps(DEBUG),
         "stacks": "only show what all processes of a job do now, grouped, and stop none of them",
         "compare": "only show what this expression gives in all stopped tasks of a job, grouped",
-        "no-children": "leave processes that tasks start, such as data loaders, alone",
     },
 )
 def debug(
@@ -343,22 +334,26 @@ def debug(
     no_children: bool = False,
 ) -> None:
     """Debug the tasks in this terminal, or scripted with --json; --launch-json is for VS Code."""
-    from bootstrap.verbs import debugging
+    from rayside.verbs import debugging
 
-    settings, console = _given(context, json, name=name)
     if launch_json:
-        debugging.launch_json(settings, console)
+        from bootstrap.targets import choice
+        from rayside.system.shell import Shell
+
+        settings, console = _given(context, json, name=name)
+        debugging.launch_json(choice.named(settings, Shell()).access, console)
         return
+    access, console = _existing(context, json, name=name)
     if stacks or compare is not None:
-        from bootstrap.verbs import relay_requests
+        from rayside.verbs import relay_requests
 
         if stacks:
-            relay_requests.stacks(settings, console, job=job, everyone=everyone)
+            relay_requests.stacks(access, console, job=job, everyone=everyone)
         else:
-            relay_requests.compare(settings, console, compare or "", job=job, everyone=everyone)
+            relay_requests.compare(access, console, compare or "", job=job, everyone=everyone)
         return
     code = debugging.debug(
-        settings,
+        access,
         console,
         job=job,
         evaluate=evaluate or [],
@@ -387,19 +382,15 @@ def open_workspace(
 
 
 @verb(
-    help={
-        "job": "id of the job whose output to show (default: the newest job)",
-        "follow": "go on until the job has ended",
-        "ray": "show the log of Ray's head instead",
-    },
+    help=helps(LOGS),
 )
 def logs(
     context: Context, name: str | None = None, job: str | None = None, follow: bool = False, ray: bool = False
 ) -> None:
     """Show what a job printed, or the log of Ray's head."""
-    from bootstrap.verbs import up_and_down
+    from rayside.verbs import job_output
 
-    raise Exit(code=up_and_down.logs(*_given(context, name=name), job=job, follow=follow, ray=ray))
+    raise Exit(code=job_output.logs(*_existing(context, name=name), job=job, follow=follow, ray=ray))
 
 
 @verb()
@@ -642,6 +633,14 @@ def down(context: Context, name: str | None = None, purge: bool = False) -> None
     up_and_down.down(*_given(context, name=name), purge=purge)
 
 
+@verb(help={"output": "the file to write (default: ray-breakpoints.vsix, in the current folder)"})
+def vsix(context: Context, output: str = "ray-breakpoints.vsix", json: bool = False) -> None:
+    """Make the extension Ray Breakpoints for VS Code on your desktop, as a file to install."""
+    from bootstrap.verbs import open_workspace as verbs
+
+    verbs.vsix(*_given(context, json), Path(output).expanduser().absolute())
+
+
 @verb(
     help={
         "suite": "only this suite: unit, integration, browser or e2e (default: all that can run here)",
@@ -707,6 +706,7 @@ namespace = Collection(
     mirror,
     workshop,
     down,
+    vsix,
     test,
     check,
     bench,

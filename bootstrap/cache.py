@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bootstrap import processes
-from bootstrap.lock import alone, trying
+from rayside.system import processes
+from rayside.system.lock import alone, trying
 
 # Marks the processes of a build, so that those of a build that was killed are found and ended.
 MARK = "RAYSIDE_BUILD"

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bootstrap.errors import EngineNotPermitted, EngineNotRunning, EngineNotSupported, WrongArchitecture
-from bootstrap.step import Report, until
+from rayside.steps.step import Report
+from rayside.waiting import until
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from bootstrap.errors import BadChecksum, DownloadFailed
-from bootstrap.lock import alone
-from bootstrap.settings import environment_name
+from rayside.settings import environment_name
+from rayside.system.lock import alone
 
 Report = Callable[[str], None]
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from rayside.errors import CHECK, JOB, MACHINE, TARGET, USAGE, RaysideError
-
-
-class UnknownSetting(RaysideError):
-    id, exit_code = "unknown-setting", USAGE
+from rayside.errors import CHECK, MACHINE, TARGET, USAGE, RaysideError
 
 
 class UnknownTarget(RaysideError):
@@ -69,10 +65,6 @@ class LowMemory(RaysideError):
 
 class LowDisk(RaysideError):
     id, exit_code = "low-disk", MACHINE
-
-
-class UnsupportedPython(RaysideError):
-    id, exit_code = "unsupported-python", MACHINE
 
 
 class UnsupportedSystem(RaysideError):
@@ -138,36 +130,12 @@ class ImageMissing(RaysideError):
 # --- the target is not in the state the command needs ------------------------------------
 
 
-class UnsupportedRay(RaysideError):
-    id, exit_code = "unsupported-ray", TARGET
-
-
-class NodesUnreachable(RaysideError):
-    id, exit_code = "nodes-unreachable", TARGET
-
-
-class RelayNotStarted(RaysideError):
-    id, exit_code = "relay-not-started", TARGET
-
-
-class Drifted(RaysideError):
-    id, exit_code = "drifted", TARGET
-
-
 class RayDied(RaysideError):
     id, exit_code = "ray-died", TARGET
 
 
-class NotReady(RaysideError):
-    id, exit_code = "not-ready", TARGET
-
-
 class NotOurs(RaysideError):
     id, exit_code = "not-ours", TARGET
-
-
-class Forbidden(RaysideError):
-    id, exit_code = "forbidden", TARGET
 
 
 class FieldConflict(RaysideError):
@@ -190,15 +158,3 @@ class PodFailed(RaysideError):
 
 class PodNotFound(RaysideError):
     id, exit_code = "pod-not-found", TARGET
-
-
-# --- the job -----------------------------------------------------------------------------
-
-
-class NotAttachable(RaysideError):
-    """Nothing of what was named can be debugged; `fields` say what each process answered."""
-
-    id, exit_code = "not-attachable", JOB
-
-
-# --- the debugger ------------------------------------------------------------------------

@@ -30,13 +30,6 @@ def free_disk(folder: Path) -> float:
     return shutil.disk_usage(folder).free / GIB
 
 
-def environment(pid: int) -> dict[str, str]:
-    """Returns the environment of a process; empty where it has ended, or is another user's."""
-    with contextlib.suppress(psutil.Error, OSError):
-        return dict(psutil.Process(pid).environ())
-    return {}
-
-
 def _cgroup_room() -> float:
     # https://docs.kernel.org/admin-guide/cgroup-v2.html (memory.max, memory.current, and
     # inactive_file, which the kernel gives back on demand) and its version 1 counterpart.

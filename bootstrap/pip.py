@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from bootstrap.errors import BadBundle, BadChecksum, NoNetwork
-from bootstrap.shell import Shell
 from rayside.errors import CommandFailed, RaysideError
 from rayside.plain import plain
+from rayside.system.shell import Shell
 from rayside.worker.redaction import Redactor
 
 _LACKING = ("No matching distribution", "No solution found")
@@ -114,8 +114,8 @@ def install(
     Raises NoNetwork where the index can't be reached, BadChecksum, BadBundle, else CommandFailed.
     """
     origin: list[str | Path] = ["--no-index", "--find-links", wheels] if wheels else []
-    told = for_pip(shell, python, env)
     uv = uv_of(tools)
+    told = for_pip(shell, tools if uv else python, env)
     if uv is None or "--platform" in options:
         _pip(shell, python, "install", lock_file, [*origin, *options], told, report)
         return
@@ -243,8 +243,10 @@ def for_uv(pips: Mapping[str, str], kept: Path | None = None) -> dict[str, str]:
         env["UV_KEYRING_PROVIDER"] = "subprocess"
     # What it has in its cache it links: who changes a file of an environment would change it for later ones.
     env |= {"UV_CACHE_DIR": str(kept)} if kept else {"UV_NO_CACHE": "1"}
-    # As pip does, or a Python that writes no bytecode would compile Ray in each of its processes.
-    env["UV_COMPILE_BYTECODE"] = "1"
+    # Python keeps the bytecode of what it imports, a small part of it all. One that is told to keep none
+    # would compile Ray in each of its processes.
+    if pips.get("PYTHONDONTWRITEBYTECODE"):
+        env["UV_COMPILE_BYTECODE"] = "1"
     # By the hashes any index will do, as for pip; and pip trusts what the system does.
     return {**env, "UV_INDEX_STRATEGY": "unsafe-best-match", "UV_SYSTEM_CERTS": "1", "UV_NO_CONFIG": "1"}
 

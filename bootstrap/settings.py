@@ -6,13 +6,14 @@ the environment (`INVOKE_RAYSIDE_<NAME>`), and a verb's own flags.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from rayside import settings as debugger
 from rayside import versions
 from rayside.default_folders import DEFAULT_NAME as DEFAULT_NAME
-from rayside.default_folders import cache_folder, state_folder
+from rayside.settings import LONGEST_NAME as LONGEST_NAME
 
 # --- pins --------------------------------------------------------------------------------
 
@@ -54,7 +55,6 @@ EXTENSIONS = (
 
 # --- what users may choose ---------------------------------------------------------------
 
-ENVIRONMENT_PREFIX = "INVOKE_RAYSIDE_"
 ROOT = Path(__file__).resolve().parent.parent
 
 Target = Literal["auto", "local", "kind", "cluster"]
@@ -67,20 +67,11 @@ BUNDLED = ("bundle", "mirror")
 # The target of a workspace on Kubernetes, which is there and nobody's to choose.
 POD = "pod"
 
-# The names of Kubernetes' objects are RFC 1123 labels of at most 63 characters. KubeRay allows a RayCluster's
-# name 53 (MaxRayClusterNameLength in ray-operator/controllers/ray/utils/constant.go), and we add to it.
-LONGEST_NAME = 40
-
-# By these a Ray is named that others made.
-THEIRS = ("address", "ssh", "context")
-
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """One run's settings; each field's name is the key users write."""
+class Settings(debugger.Settings):
+    """Settings of one run: the debugger's, and the bootstrapper's own; each field's name is the key."""
 
-    # The cluster that is meant, of those that are up at the same time.
-    name: str = DEFAULT_NAME
     target: str = "auto"
     source: str = "auto"
     # The registry that source `mirror` has everything from, HOST/PATH. It may be in invoke.yaml for good: of
@@ -96,17 +87,6 @@ class Settings:
     bundle: str = ""
     # Whoever has this public key of minisign, or the one in this file, has to have signed it.
     bundle_key: str = ""
-    # The dashboard of a Ray that is there, for the target `cluster`, as in http://head:8265; and the file of
-    # its token, where it is in none of Ray's own places.
-    address: str = ""
-    token_file: str = ""
-    # A host that OpenSSH reaches, whose loopback has that dashboard: `address` is as the host sees it then.
-    ssh: str = ""
-    # A context of the user's kubeconfig, and the RayCluster there, where its namespace has several.
-    context: str = ""
-    ray_cluster: str = ""
-    # The name under which this user's jobs are known there (default: that of this machine's user).
-    user: str = ""
     # It makes a RayCluster there; or a workspace alone, as a pod beside a RayCluster that is there.
     create: bool = False
     workspace_pod: bool = False
@@ -118,11 +98,7 @@ class Settings:
     package_index_ca: str = ""
     # They reach it, or PyPI, by this HTTP proxy, which may have a login in it.
     package_proxy: str = ""
-    # These are Ray's own defaults, so that Ray's documentation applies as it stands.
-    dashboard_port: int = 8265
     ray_client_port: int = 10001
-    # The debug relay has debugpy's own default, which editors' examples have.
-    relay_port: int = 5678
     # The browser workspace listens here.
     workspace_port: int = 8443
     # It decides whether `local` has a workspace.
@@ -148,15 +124,6 @@ class Settings:
     # a folder of VSIX files.
     extension_gallery: str = "https://open-vsx.org"
     vsix_folder: str = ""
-    # The debugger shows no values of names that look secret, nor of those that are named here: patterns as
-    # `*iban*`, with commas between; `!` before a pattern excepts what it matches; `none` masks nothing.
-    masked_names: str = ""
-    # Nor what this regular expression matches.
-    masked_values: str = ""
-    # Whether a secret's value is masked wherever it stands, which costs a request at stops and expressions.
-    mask_by_value: bool = False
-    # The RayCluster and the RayJobs are in this namespace.
-    namespace: str = "default"
     # The RayCluster has so many worker pods.
     ray_workers: int = 2
     # The local Ray has so many logical CPUs: so many tasks run, and can be paused, at once.
@@ -183,26 +150,3 @@ class Settings:
     oras_releases: str = "https://github.com/oras-project/oras/releases/download"
     # `packages` has Debian from here (default: the mirror of this machine's apt).
     debian_mirror: str = ""
-    cache_folder: Path = field(default_factory=cache_folder)
-    state_folder: Path = field(default_factory=state_folder)
-
-
-def environment_name(key: str) -> str:
-    """Returns the environment variable that sets `key`."""
-    return ENVIRONMENT_PREFIX + key.upper()
-
-
-# A login may be in these: programs that this machine's verbs start, and jobs, are not told of them.
-WITH_LOGIN = ("package_index", "package_proxy")
-UNTOLD = tuple(environment_name(key) for key in WITH_LOGIN)
-
-
-def as_environment(settings: Settings) -> dict[str, str]:
-    """Returns the variables that give another process these settings; defaults are left out, and a login."""
-    default = Settings()
-    return {
-        name: str(value)
-        for spec in fields(settings)
-        if (value := getattr(settings, spec.name)) != getattr(default, spec.name)
-        and (name := environment_name(spec.name)) not in UNTOLD
-    }

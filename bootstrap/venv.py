@@ -17,10 +17,10 @@ from pathlib import Path
 from bootstrap import pip
 from bootstrap.bundle.opened import Bundle, path_of, require_fit
 from bootstrap.errors import BadBundle
-from bootstrap.lock import alone
-from bootstrap.shell import Shell
 from rayside.console import Console
 from rayside.errors import CommandFailed, Interrupted, MissingProgram, RaysideError, UnsafeFolder
+from rayside.system.lock import alone
+from rayside.system.shell import Shell
 
 # So many seconds pass between two lines on how far it is.
 _QUIET = 5.0

@@ -1,4 +1,4 @@
-"""Command line of the debugger: `rayside run`."""
+"""Command line of the debugger, the program `rayside`."""
 
 from __future__ import annotations
 
@@ -7,131 +7,88 @@ import sys
 from collections.abc import Sequence
 
 from rayside import __version__
-from rayside.console import Console
+from rayside.cli_commands import COMMANDS
+from rayside.console import PACKAGE, Console
 from rayside.errors import Interrupted, InvalidArgument, RaysideError
-from rayside.options import Parser, seconds
+from rayside.options import Parser
+from rayside.signals import signals_noticed, termination_interrupts
 
-_RUN = """\
-Run a Ray program under the debugger: pdb for Ray. Its driver, its tasks and its actors stop.
-
-examples:
-  rayside run --break my_task.py:12 my_program.py --its-option 3
-  rayside run --break my_task.py:12:'x > 3' -m my_package.train
-  rayside run --post-mortem my_program.py          # an exception stops where it was raised
-  rayside run --listen 5678 my_program.py          # an editor attaches, in place of the terminal
-  rayside run --json --evaluate x --break my_task.py:12 my_program.py
-
-The program runs with this Python and its Ray: one that its ray.init() starts, or the one of RAY_ADDRESS.
-When it ends, nothing of the debugger stays. `quit` lets it run on; Ctrl-C at the prompt ends it.
+_EDITOR = """\
+In VS Code, attach the Python debugger (--listen). Ray Breakpoints, the extension, lists paused tasks: in a
+clone of Rayside ./invokew vsix makes it, and code --install-extension ray-breakpoints.vsix installs it.
 """
+
+
+_AFTER_CTRL_C = {
+    "run": "the program was ended; run it again",
+    "connect": "run it again to go on; rayside disconnect removes what it has begun",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command that was typed; returns its exit code."""
     words = [*(sys.argv[1:] if arguments is None else arguments)]
-    console = Console(as_json="--json" in words)
+    console = Console(as_json="--json" in words, program=PACKAGE)
+    name = ""
     try:
         if sys.platform == "win32":
             raise InvalidArgument("Windows can't run this", hint="use WSL 2, where it runs as on Linux")
-        options = _parser().parse_args(words)
-        console = Console(as_json=options.json)
-        return _run(options, console)
+        given, unknown = parser().parse_known_args(words)
+        if unknown:
+            of = f"rayside {given.command}"
+            raise InvalidArgument(
+                f"unrecognized arguments: {' '.join(unknown)}", hint=f"{of} --help says how it is typed"
+            )
+        name = given.command
+        console = Console(getattr(given, "json", False), program=PACKAGE)
+        command = next(each for each in COMMANDS if each.name == name)
+        if name == "run":  # The program that it runs has signals of its own.
+            return command.run(given, console) or 0
+        termination_interrupts()
+        with signals_noticed():
+            return command.run(given, console) or 0
     except RaysideError as error:
         console.error(error)
         return error.exit_code
     except KeyboardInterrupt:
-        interrupted = Interrupted("interrupted", hint="the program was ended; run it again")
+        interrupted = Interrupted(
+            "interrupted", hint=_AFTER_CTRL_C.get(name, "run the command again to go on")
+        )
         console.error(interrupted)
         return interrupted.exit_code
+    except BrokenPipeError:  # The reader of our output has seen enough.
+        sys.stderr.close()
+        return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="rayside", description="A debugger for Ray.", allow_abbrev=False)
-    parser.add_argument("--version", action="version", version=f"rayside {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    run = commands.add_parser(
-        "run",
-        help="run a Ray program under the debugger",
-        description=_RUN,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-        usage="rayside run [OPTIONS] [-m MODULE | SCRIPT] [ARGUMENTS...]",
-    )
-    run.add_argument(
-        "--break",
-        dest="breaks",
-        action="append",
-        default=[],
-        metavar="FILE:LINE[:CONDITION]",
-        help="line to stop at; may be given several times",
-    )
-    run.add_argument(
-        "--post-mortem",
-        action="store_true",
-        help="an exception stops where it was raised, if nothing catches it",
-    )
-    run.add_argument(
-        "--listen",
-        type=int,
-        metavar="PORT",
-        help="port for an editor, in place of the terminal; 0 takes a free one",
-    )
-    run.add_argument(
-        "--evaluate",
-        action="append",
-        default=[],
-        metavar="EXPR",
-        help="scripted, as --json: expression to evaluate at each stop; may be given several times",
-    )
-    run.add_argument(
-        "--timeout",
-        metavar="S",
-        help="scripted: seconds without a stop after which the program runs on alone",
-    )
-    run.add_argument(
-        "--json", action="store_true", help="scripted: record each stop, let it go on, print one document"
-    )
-    run.add_argument(
-        "-m", dest="is_module", action="store_true", help="the program is a module, as for python -m"
-    )
-    run.add_argument(
-        "program", nargs=argparse.REMAINDER, metavar="SCRIPT", help="the program, and its own arguments"
-    )
-    return parser
-
-
-def _run(options: argparse.Namespace, console: Console) -> int:
-    from math import inf
-
-    from rayside import run_program
-    from rayside.client.commands import break_option
-
-    if not options.program:
-        raise InvalidArgument("no program is named", hint="as in: rayside run my_program.py")
-    if options.listen is not None:
-        if not 0 <= options.listen <= 65535:
-            raise InvalidArgument(
-                f"--listen {options.listen} is no port",
-                hint="choose one from 1024 to 65535, or 0 for a free one",
+def parser() -> Parser:
+    """Returns the parser of the command line."""
+    top = Parser(prog="rayside", description="A debugger for Ray.", epilog=_EDITOR, allow_abbrev=False)
+    top.add_argument("--version", action="version", version=f"rayside {__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in COMMANDS:
+        own = commands.add_parser(
+            command.name,
+            help=command.help,
+            description=command.description or f"{command.help[0].upper()}{command.help[1:]}.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+            usage=command.usage,
+        )
+        own.take(command.all_options)
+        for argument in command.positional:
+            own.add_argument(argument.name, metavar=argument.metavar, help=argument.help)
+        if command.name == "run":
+            own.add_argument(
+                "-m", dest="is_module", action="store_true", help="the program is a module, as for python -m"
             )
-        if options.breaks or options.evaluate or options.json:
-            raise InvalidArgument(
-                "--listen leaves breakpoints and values to the editor", hint="leave out the one or the other"
+            own.add_argument(
+                "program",
+                nargs=argparse.REMAINDER,
+                metavar="SCRIPT",
+                help="the program, and its own arguments",
             )
-    hint = "give it in seconds, above 0"
-    timeout = seconds("--timeout", options.timeout or inf, may_be_zero=False, hint=hint)
-    return run_program.run(
-        run_program.Program(
-            *(options.program[0], options.program[1:]),
-            is_module=options.is_module,
-            breaks=[break_option(text) for text in options.breaks],
-            evaluate=options.evaluate,
-            post_mortem=options.post_mortem,
-            listen=options.listen,
-            timeout=timeout,
-        ),
-        console,
-    )
+    return top
 
 
 if __name__ == "__main__":

@@ -37,11 +37,26 @@ _PLAIN = "\x1b[0m"
 # These verbs are for one cluster, in the commands that we advise.
 _VERB = re.compile(
     r"(\./invokew (?:up|status|open|doctor|submit|attach|breakpoints|debug|lab|logs|diagnose|prepare|workshop"
-    r"|down))\b"
+    r"|down)"
+    r"|rayside (?:connect|status|submit|attach|breakpoints|debug|stacks|compare|logs|disconnect))\b"
     r"(?![^;,]* --name)"
 )
 
-# These make or remove a cluster, which the workspace of another machine's cluster can't.
+# What the same is called in the package, whose program is `rayside`.
+PACKAGE = "rayside"
+_IN_PACKAGE = {
+    "./invokew doctor --fix": "install it",
+    "./invokew debug --stacks": "rayside stacks",
+    "./invokew debug --compare": "rayside compare",
+    "./invokew up": "rayside connect",
+    "./invokew down": "rayside disconnect",
+    "./invokew doctor": "rayside status",
+    "./invokew diagnose": "rayside logs",
+    "./invokew": "rayside",
+}
+_OF_CLONE = re.compile("|".join(rf"{re.escape(text)}\b" for text in _IN_PACKAGE))
+
+# These make or remove a cluster, which only the clone that made it can.
 _MAKES = re.compile(r"\./invokew (?:up|down)\b")
 _NEXT = re.compile(rf"Next: (?={_MAKES.pattern})")
 _THERE = "where Rayside was cloned"
@@ -62,15 +77,17 @@ class _Row:
 class Console:
     """Writes to `out` and `err`; `as_json` keeps everything but one JSON document off `out`.
 
-    The commands that it advises are for the cluster of the name `cluster`. With `in_workspace` another
-    machine made that, and what makes or removes it is advised for there.
+    The commands that it advises are of `program`, for the cluster of the name `cluster`. With
+    `made_elsewhere`, `./invokew up` and `down` are advised for the clone that made it: seen from the
+    workspace that is another machine's, and for the package it is not this program's.
     """
 
     as_json: bool = False
     cluster: str = DEFAULT_NAME
     out: TextIO = field(default_factory=lambda: sys.stdout)
     err: TextIO = field(default_factory=lambda: sys.stderr)
-    in_workspace: bool = False
+    made_elsewhere: bool = False
+    program: str = "./invokew"
     _rows: dict[str, _Row] = field(default_factory=dict)
     _live: Live | None = None
     _stream: plain.Stream | None = None
@@ -119,7 +136,7 @@ class Console:
         self._say(f" hint: {self._hint(error)}")
 
     def _hint(self, error: RaysideError) -> str:
-        elsewhere = self.in_workspace and _MAKES.search(error.hint) and _THERE not in error.hint
+        elsewhere = self.made_elsewhere and _MAKES.search(error.hint) and _THERE not in error.hint
         return f"{_THERE}: {error.hint}" if elsewhere else error.hint
 
     # --- a conversation (the terminal debugger) ------------------------------------------
@@ -171,7 +188,7 @@ class Console:
         with self._lock:
             row = self._rows.pop(name, None)
         seconds = f" ({time.monotonic() - row.since:.1f} s)" if row else ""
-        line = plain.plain(f"{title}: {outcome}{f', {detail}' if detail else ''}{seconds}")
+        line = f"{title}: {outcome}{f', {detail}' if detail else ''}{seconds}"
         live = self._live
         if live is None:
             self._say(line)
@@ -179,7 +196,7 @@ class Console:
         from rich.text import Text
 
         mark = Text(f"{_MARKS[outcome]} ", style=_COLOURS[outcome])
-        live.console.print(mark.append(line, style="default"))
+        live.console.print(mark.append(plain.plain(self.for_cluster(line)), style="default"))
 
     @contextmanager
     def work(self, name: str, title: str) -> Iterator[None]:
@@ -223,9 +240,15 @@ class Console:
 
     def for_cluster(self, text: str) -> str:
         """Returns the text with the cluster's name in each command, unless it is the first cluster."""
-        if self.in_workspace:
+        if self.made_elsewhere:
             text = _NEXT.sub(f"Next, {_THERE}: ", text)
+        if self.program == PACKAGE:
+            text = _OF_CLONE.sub(self._in_package, text)
         return text if self.cluster == DEFAULT_NAME else _VERB.sub(rf"\1 --name {self.cluster}", text)
+
+    def _in_package(self, found: re.Match[str]) -> str:
+        is_of_clone = self.made_elsewhere and _MAKES.fullmatch(found[0])
+        return found[0] if is_of_clone else _IN_PACKAGE[found[0]]
 
     def _say(self, text: str) -> None:
         text = plain.plain(self.for_cluster(text))

@@ -76,6 +76,10 @@ class InvalidArgument(RaysideError):
     id, exit_code = "invalid-argument", USAGE
 
 
+class UnknownSetting(RaysideError):
+    id, exit_code = "unknown-setting", USAGE
+
+
 class PortTaken(RaysideError):
     id, exit_code = "port-taken", MACHINE
 
@@ -86,6 +90,10 @@ class UnsafeFolder(RaysideError):
 
 class MissingProgram(RaysideError):
     id, exit_code = "missing-program", MACHINE
+
+
+class UnsupportedPython(RaysideError):
+    id, exit_code = "unsupported-python", MACHINE
 
 
 class NotRunning(RaysideError):
@@ -124,6 +132,30 @@ class CredentialsRefused(RaysideError):
     id, exit_code = "credentials-refused", TARGET
 
 
+class UnsupportedRay(RaysideError):
+    id, exit_code = "unsupported-ray", TARGET
+
+
+class NodesUnreachable(RaysideError):
+    id, exit_code = "nodes-unreachable", TARGET
+
+
+class RelayNotStarted(RaysideError):
+    id, exit_code = "relay-not-started", TARGET
+
+
+class Drifted(RaysideError):
+    id, exit_code = "drifted", TARGET
+
+
+class NotReady(RaysideError):
+    id, exit_code = "not-ready", TARGET
+
+
+class Forbidden(RaysideError):
+    id, exit_code = "forbidden", TARGET
+
+
 class SubmissionFailed(RaysideError):
     id, exit_code = "submission-failed", JOB
 
@@ -134,6 +166,12 @@ class JobFailed(RaysideError):
 
 class JobNotFound(RaysideError):
     id, exit_code = "job-not-found", JOB
+
+
+class NotAttachable(RaysideError):
+    """Nothing of what was named can be debugged; `fields` say what each process answered."""
+
+    id, exit_code = "not-attachable", JOB
 
 
 class DebuggerGone(RaysideError):

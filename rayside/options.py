@@ -1,37 +1,19 @@
-"""Options that verbs share with the workspace's `submit`, and checks of their values."""
+"""Options of verbs, of `rayside` and of the workspace's `submit`: their help, their parser, value checks."""
 
 from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
-from typing import NoReturn
-from urllib.parse import urlsplit
+from typing import Any, NoReturn
 
 from rayside.errors import InvalidArgument
 
 # It has neither a user, whom a list of processes would show, nor a path.
 _ADDRESS = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
-# It is a host, with a port or not, and a path or not: neither a scheme nor a user.
-_REGISTRY = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
-# It may have a user and a password, in which anything but these characters is written as in %40.
-_LOGIN = r"[A-Za-z0-9._~!$&'()*+,;=%-]+"
-_NETWORK_PLACE = rf"({_LOGIN}(:{_LOGIN})?@)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{{1,5}}))?"
-_PACKAGE_INDEX = re.compile(rf"https://{_NETWORK_PLACE}(/[A-Za-z0-9._~%+@:/-]*)?")
-_PACKAGE_PROXY = re.compile(rf"http://{_NETWORK_PLACE}/?")
-# People paste it into a terminal: it has neither a login nor anything that means more to a shell.
-_CLONE = re.compile(
-    r"https://[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:[0-9]{1,5})?(/[A-Za-z0-9._-]{1,100}){1,12}/?"
-)
-# Git's short form for SSH, [USER@]HOST:PATH.
-_SHORT_CLONE = re.compile(r"(?:[^@:/]+@)?([^@:/]+):/?([^/].*)")
-# Another name is one of this machine or its network, and leads nowhere from elsewhere.
-_PUBLIC_NAME = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)*\.[a-z]+")
 _KUBERNETES_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-# It is a name of DNS, as in RFC 1123, whose last part is no number: browsers take that for an address.
-_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-_HOST_NAME = re.compile(rf"(?=.{{1,253}}\Z)({_LABEL}\.)*(?![0-9]+\Z){_LABEL}")
 # ssh(1) takes a name of its configuration, user@host, or a URI; what begins with - would be an option.
 _SSH_USER, _SSH_NAME = r"([A-Za-z0-9._+%-]{1,64}@)?", r"([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])"
 _SSH_HOST = re.compile(rf"(?!-)({_SSH_USER}{_SSH_NAME}|ssh://{_SSH_USER}{_SSH_NAME}(:[0-9]{{1,5}})?)")
@@ -45,6 +27,11 @@ class Option:
     help: str
     metavar: str = ""
     may_be_repeated: bool = False
+
+    @property
+    def key(self) -> str:
+        """Returns its name in Python."""
+        return {"break": "breaks"}.get(self.name, self.name.replace("-", "_"))
 
 
 JSON = Option("json", "print one JSON document on standard output")
@@ -68,8 +55,86 @@ SUBMISSION = (
 )
 
 
+# An argument without a dash.
+PROCESSES = Option("id", "id of a job, an actor or a worker", "ID")
+EVERYONE = Option("everyone", "jobs of all users of that Ray cluster, not only yours")
+_JOB = Option("job", "id of a job (default: the newest)", "ID")
+NAME = Option("name", "which cluster is meant, of several (default: rayside)", "NAME")
+BREAK = Option(
+    "break",
+    "FILE:LINE[ first| gather N][:CONDITION] to stop at, FILE of yours; may be repeated",
+    "PLACE",
+    may_be_repeated=True,
+)
+POST_MORTEM = Option("post-mortem", "an exception stops where it was raised, if nothing catches it")
+EVALUATE = Option(
+    "evaluate",
+    "expression to evaluate at each stop (with --json); may be given several times",
+    "EXPR",
+    may_be_repeated=True,
+)
+CONNECT = (
+    Option("address", "the dashboard of an existing Ray cluster, as in http://HOST:8265", "URL"),
+    Option("ssh", "the host of an existing Ray cluster's head, reached by OpenSSH", "HOST"),
+    Option("context", "the context of a kubeconfig that leads to a Ray cluster in Kubernetes", "CONTEXT"),
+    Option("namespace", "the namespace of that Ray cluster (default: the context's)", "NAMESPACE"),
+    Option("ray-cluster", "the RayCluster, RayJob or RayService there, of several", "NAME"),
+    Option("token-file", "the file with that Ray's token (default: where Ray itself looks for it)", "FILE"),
+    Option("user", "the name under which others of that Ray know your jobs (default: yours here)", "NAME"),
+)
+SUBMIT = (
+    *SUBMISSION,
+    Option("pip-debugpy", "with --debug, install debugpy with pip: for an image that has none"),
+    Option("wait", "show the job's output until it ends; the exit code says how it ended"),
+    Option("print-runtime-env", "submit nothing: print what --debug adds, for a ray.init of your own"),
+    Option("serve", "submit nothing: print it for the config of a Ray Serve application"),
+)
+DEBUG = (
+    Option("job", "id of a job, to see only its tasks (default: all jobs; with --json the newest one)", "ID"),
+    BREAK,
+    Option("exceptions", "stop where a task raises what it does not catch"),
+    EVALUATE,
+    Option("timeout", "seconds to wait for the next stop (default: 60)", "S"),
+    Option("launch-json", "only have VS Code know the cluster: makes .vscode/launch.json, or adds to it"),
+    Option("json", "scripted: record each stop, let it go on, print one document when the job has ended"),
+    Option("everyone", "debug jobs of all who debug on that Ray, not only yours"),
+    Option("no-children", "leave processes that tasks start, such as data loaders, alone"),
+)
+STATUS = BREAKPOINTS = (JSON, EVERYONE)
+STACKS = COMPARE = (_JOB, JSON, EVERYONE)
+LOGS = (
+    Option("job", "id of the job whose output to show (default: the newest job)", "ID"),
+    Option("follow", "go on until the job has ended"),
+    Option("ray", "show the log of Ray's head instead"),
+)
+RUN = (
+    Option("break", "line to stop at; may be given several times", "FILE:LINE[:CONDITION]", True),
+    POST_MORTEM,
+    Option("listen", "port for an editor, in place of the terminal; 0 takes a free one", "PORT"),
+    Option("evaluate", "scripted, as --json: expression to evaluate at each stop", "EXPR", True),
+    Option("timeout", "scripted: seconds without a stop after which the program runs on alone", "S"),
+    Option("json", "scripted: record each stop, let it go on, print one document"),
+)
+
+
+def helps(options: Iterable[Option]) -> dict[str, str]:
+    """Returns the help text of each, by its name."""
+    return {option.name: option.help for option in options}
+
+
 class Parser(argparse.ArgumentParser):
     """Parser of a command line whose mistakes are errors as all others: it raises InvalidArgument."""
+
+    def take(self, options: Iterable[Option]) -> None:
+        """Adds options; a flag is False, one that may be repeated an empty list where it is not given."""
+        for option in options:
+            if not option.metavar:
+                self.add_argument(f"--{option.name}", dest=option.key, action="store_true", help=option.help)
+                continue
+            repeated: dict[str, Any] = {"action": "append", "default": []} if option.may_be_repeated else {}
+            self.add_argument(
+                f"--{option.name}", dest=option.key, metavar=option.metavar, help=option.help, **repeated
+            )
 
     def error(self, message: str) -> NoReturn:
         raise InvalidArgument(message, hint=f"{self.prog} --help says how it is typed")
@@ -91,75 +156,20 @@ def seconds(
     return number
 
 
+def timeout_seconds(value: float | str) -> float:
+    """Returns the seconds of `--timeout`. Raises InvalidArgument."""
+    return seconds("--timeout", value, may_be_zero=False, hint="give it in seconds, above 0")
+
+
 def is_address(text: str) -> bool:
     """Returns whether it is that of a dashboard, as in http://HOST:8265."""
     port = re.search(r":([0-9]+)$", text)
     return bool(_ADDRESS.fullmatch(text)) and (port is None or 0 < int(port[1]) < 65536)
 
 
-def is_host_name(text: str) -> bool:
-    """Returns whether it is a host's name in DNS, in lower case: no address, no port, no wildcard."""
-    return bool(_HOST_NAME.fullmatch(text))
-
-
 def is_ssh_host(text: str) -> bool:
     """Returns whether ssh takes it for a host."""
     return bool(_SSH_HOST.fullmatch(text))
-
-
-def is_registry(text: str) -> bool:
-    """Returns whether images can be in it, as in HOST:PORT/PATH."""
-    return bool(_REGISTRY.fullmatch(text))
-
-
-def registry_mirrors(text: str) -> dict[str, str]:
-    """Returns the registry that has the images of each public one, from `docker.io=HOST/PATH, quay.io=...`.
-
-    Raises ValueError.
-    """
-    mirrors = {}
-    for part in filter(None, re.split(r"[,\s]+", text)):
-        host, _, mirror = part.partition("=")
-        if not is_registry(host) or "/" in host or not is_registry(mirror) or host in mirrors:
-            raise ValueError(part)
-        mirrors[host] = mirror
-    return mirrors
-
-
-def is_clone(text: str) -> bool:
-    """Returns whether it is the address of a clone, as in https://HOST/PATH, that can be pasted as it is."""
-    return bool(_CLONE.fullmatch(text))
-
-
-def public_clone(remote: str) -> str:
-    """Returns where others clone what git knows as `remote`, without a login; empty where they can't."""
-    short = _SHORT_CLONE.fullmatch(remote)
-    try:
-        parts = urlsplit(f"ssh://{short[1]}/{short[2]}" if short else remote)
-        port = parts.port
-    except ValueError:
-        return ""
-    if not _PUBLIC_NAME.fullmatch(parts.hostname or ""):
-        return ""
-    # The port of SSH is not that of the web.
-    ports = {"https": port, "ssh": None}
-    if parts.scheme not in ports:
-        return ""
-    port = ports[parts.scheme]
-    address = f"https://{parts.hostname}{f':{port}' if port else ''}{parts.path}"
-    return address if is_clone(address) else ""
-
-
-def is_package_index(text: str) -> bool:
-    """Returns whether pip and uv take it for the address of an index by TLS, with a login or without."""
-    address = _PACKAGE_INDEX.fullmatch(text)
-    return address is not None and 0 < int(address["port"] or 443) < 65536
-
-
-def is_package_proxy(text: str) -> bool:
-    """Returns whether pip and uv take it for the address of an HTTP proxy, with a login or without."""
-    address = _PACKAGE_PROXY.fullmatch(text)
-    return address is not None and 0 < int(address["port"] or 80) < 65536
 
 
 def is_kubernetes_name(text: str) -> bool:

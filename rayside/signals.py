@@ -15,6 +15,16 @@ _PAUSE = 0.05
 _NUDGE = signal.SIGURG
 
 
+def termination_interrupts() -> None:
+    """Makes SIGTERM and SIGHUP raise KeyboardInterrupt in this process, as Ctrl-C does. Main thread only."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
+
+
 @contextmanager
 def signals_noticed(*ends: signal.Signals) -> Iterator[None]:
     """Lets no wait of the main thread outlast a signal; `ends` raise SystemExit(128 + number).

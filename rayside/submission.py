@@ -2,7 +2,7 @@
 
 The options, the document, the errors and the exit codes are those of `./invokew submit`. The cluster is
 the one whose file RAYSIDE_CLUSTER_FILE names. The process runs on the Python of the cluster's Ray image,
-so it imports nothing but the standard library and what Ray itself needs.
+so it imports nothing but the standard library, what Ray itself needs, and pathspec, which lies in the image.
 """
 
 from __future__ import annotations
@@ -16,23 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rayside.console import Console
-from rayside.errors import (
-    Interrupted,
-    InvalidArgument,
-    InvalidSetting,
-    NotRunning,
-    RaysideError,
-    SubmissionFailed,
-)
-from rayside.loopback import require_own_listener, without_proxy
+from rayside.errors import Interrupted, InvalidArgument, InvalidSetting, NotRunning, RaysideError
 from rayside.options import SUBMISSION
-from rayside.ray import jobs, outcome
+from rayside.ray import jobs
 from rayside.ray.debug import debugging
 from rayside.ray.state import Dashboard
 
 CLUSTER_FILE = "RAYSIDE_CLUSTER_FILE"
-# Ray's client would go to these, whatever address it is given.
-_OTHER_ADDRESSES = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")
 
 
 @dataclass(frozen=True)
@@ -122,28 +112,6 @@ def prepare(options: argparse.Namespace) -> jobs.Submission:
     )
 
 
-def send(cluster: Cluster, job: jobs.Submission, submission_id: str) -> None:
-    """Submits `job`; Ray packs and uploads its folders. Raises SubmissionFailed with what Ray said.
-
-    Changes this process's environment, from which Ray's client takes an address and a proxy.
-    """
-    for name in _OTHER_ADDRESSES:
-        os.environ.pop(name, None)
-    os.environ.update(without_proxy(os.environ))
-    require_own_listener(cluster.dashboard, cluster.trusted)
-    # The import takes a second and a half, which no refusal has to wait for.
-    from ray.job_submission import JobSubmissionClient
-
-    try:
-        client = JobSubmissionClient(cluster.dashboard, headers={"Authorization": f"Bearer {cluster.token}"})
-        client.submit_job(**job.arguments(submission_id))
-    except Exception as error:  # Ray raises what comes: RuntimeError, ValueError, TypeError, OSError ...
-        raise SubmissionFailed(
-            f"Ray did not take the job: {outcome.reason(str(error))}",
-            hint="correct that, then submit it again",
-        ) from None
-
-
 def submit(words: Sequence[str], console: Console) -> None:
     """Runs the whole command. Raises RaysideError."""
     job = prepare(parsed(words))
@@ -151,7 +119,7 @@ def submit(words: Sequence[str], console: Console) -> None:
     dashboard = Dashboard(cluster.dashboard, cluster.token, trusted=cluster.trusted)
     dashboard.version()
     name = jobs.new_submission_id(job.entrypoint)
-    send(cluster, job, name)
+    jobs.submit(dashboard, job, name)
     submitted = dashboard.job(name)
     if console.as_json:
         console.document(

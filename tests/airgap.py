@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.shell import Shell
-from bootstrap.step import until
 from bootstrap.steps.engine import Engine
+from rayside.system.shell import Shell
+from rayside.waiting import until
 
 NAMESPACE = "rayside-airgap"
 # Of the addresses that RFC 5737 leaves to documentation: nobody else is there.

@@ -34,8 +34,53 @@ NOT_RUN = {
         ),
         "a second cluster beside the first: tests/e2e/test_two_clusters.py has one",
     ),
+    **dict.fromkeys(
+        (
+            'rayside submit --debug --entrypoint "python train.py"',
+            'rayside debug --break "train.py:42:batch > 3" --break lib/model/__init__.py:7',
+            "rayside stacks",
+            "rayside compare loss",
+        ),
+        "a clone has no `rayside` on its PATH: the same verbs of ./invokew are run",
+    ),
+    **dict.fromkeys(
+        (
+            'python -m pip install ./rayside "ray[default]"',
+            "rayside run --break my_task.py:12 my_program.py --its-option 3",
+        ),
+        "for an environment of one's own: tests/integration/rayside/test_run.py and test_wheel.py have one",
+    ),
+    **dict.fromkeys(
+        ("./invokew vsix", "code --install-extension ray-breakpoints.vsix"),
+        "its own test packs the extension, and a desktop is needed",
+    ),
     "./invokew up --address http://HOST:8265": (
         "it needs a Ray that others made: tests/integration/bootstrap/test_their_ray.py starts one"
+    ),
+    "python -m pip install ./rayside": "docs/run.md's block installs it, with Ray",
+    **dict.fromkeys(
+        (
+            "rayside connect --address http://HOST:8265",
+            "rayside connect --ssh HOST",
+            "rayside connect --context CTX --namespace NS",
+            'rayside submit --debug --working-dir . --entrypoint "python train.py"',
+            "rayside debug --break train.py:12",
+            "rayside disconnect",
+        ),
+        "it takes a Ray cluster of one's own: the tests of `rayside connect` start one",
+    ),
+    **dict.fromkeys(
+        ("pip install ./rayside", "rayside run --break my_task.py:12 my_program.py"),
+        "it takes an environment of the reader's: tests/integration/rayside runs it in one",
+    ),
+    **dict.fromkeys(
+        (
+            "rayside connect --context my-context --namespace ray",
+            'rayside submit --debug --working-dir . --entrypoint "python train.py"',
+            "rayside debug --break train.py:42",
+            "rayside disconnect",
+        ),
+        "it needs the reader's cluster",
     ),
     **dict.fromkeys(
         (

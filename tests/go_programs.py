@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from bootstrap.settings import Settings
-from bootstrap.shell import Shell
 from bootstrap.sources.go import Go, GoPrograms
-from bootstrap.step import Condition
+from rayside.steps.step import Condition
+from rayside.system.shell import Shell
 
 
 def built(name: str, package: str, version: str) -> Path:

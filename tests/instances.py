@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bootstrap.instance import Instance, Ports
+from bootstrap.instance import Instance
+from rayside.connection.instance import Ports
 
 
 def instance(name: str = "rayside", namespace: str = "default", folder: Path = Path("/x")) -> Instance:

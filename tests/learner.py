@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Iterator
 
 from bootstrap.labs.copies import FOLDER
-from bootstrap.lock import alone
 from bootstrap.settings import Settings
+from rayside.system.lock import alone
 
 
 @contextlib.contextmanager

@@ -26,7 +26,6 @@ import psutil
 
 from bootstrap.errors import RayDied
 from bootstrap.settings import DEBUGPY_VERSION
-from bootstrap.shell import Shell
 from rayside.dap.client import Client
 from rayside.errors import NotRunning
 from rayside.ray import jobs
@@ -134,7 +133,7 @@ async def stops(cell: Cell, bare: bool) -> str:
     debug = Debug(attach_timeout=PATIENCE, pip_debugpy=bare)
     job = jobs.prepare(working_dir=str(code), py_modules=[], entrypoint="python program.py", debug=debug)
     name = jobs.new_submission_id(job.entrypoint)
-    jobs.submit(Shell(), cell.programs / "ray", cell.dashboard.url, cell.environment, job, name)
+    jobs.submit(cell.dashboard, job, name)
     package = cell.dashboard.job(name).runtime_env["working_dir"].rsplit("/", 1)[1].removesuffix(".zip")
     session = (cell.folder / "r" / "session_latest").resolve()
     program = session / "runtime_resources" / "working_dir_files" / package / "program.py"

@@ -19,10 +19,11 @@ import pytest
 
 from bootstrap.registry.address import Address
 from bootstrap.settings import Settings
-from bootstrap.shell import Shell
 from bootstrap.sources.registry_client import RegistryClient
-from bootstrap.step import Condition, until
 from rayside.errors import MissingProgram
+from rayside.steps.step import Condition
+from rayside.system.shell import Shell
+from rayside.waiting import until
 from tests.integration.self_signed import self_signed
 
 USER, PASSWORD = "ada", "only a test"

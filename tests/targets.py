@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from bootstrap.instance import configured
 from bootstrap.settings import Settings
-from bootstrap.shell import Shell
 from bootstrap.targets.kind import Kind
 from bootstrap.targets.local import Local
+from rayside.system.shell import Shell
 
 
 def local_target(settings: Settings | None = None) -> Local:

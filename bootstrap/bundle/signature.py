@@ -12,9 +12,9 @@ from pathlib import Path
 
 from bootstrap.bundle.archive import MANIFEST, SIGNATURE
 from bootstrap.errors import BadBundle
-from bootstrap.shell import Shell
 from rayside.errors import InvalidArgument, InvalidSetting, MissingProgram
 from rayside.plain import line
+from rayside.system.shell import Shell
 
 # minisign's own comments have at most 9 KiB together.
 _LONGEST = 16 * 1024

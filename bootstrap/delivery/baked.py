@@ -9,13 +9,13 @@ from pathlib import Path
 
 from bootstrap import cache, docker_engine
 from bootstrap.errors import BuildFailed
-from bootstrap.lock import alone, trying
 from bootstrap.settings import COREDNS_VERSION, ETCD_TAG, KUBERNETES_VERSION, PAUSE_TAG
-from bootstrap.shell import Shell
 from bootstrap.sources.image_build import LABEL
 from bootstrap.sources.source import Source
-from bootstrap.step import Report, Status, missing, ready
 from rayside.errors import CommandFailed
+from rayside.steps.step import Report, Status, missing, ready
+from rayside.system.lock import alone, trying
+from rayside.system.shell import Shell
 
 # kubeadm wants these names (`kubeadm config images list`); the image `kubernetes` has all of them.
 _KUBERNETES_NAMES = (

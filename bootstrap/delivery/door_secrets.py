@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from bootstrap.errors import NotReady
 from bootstrap.kube.api import CORE, Kube
+from rayside.errors import NotReady
 
 LIST, _CLAIMS = "places.json", "claims.json"
 # The door may write while a claim is taken back.

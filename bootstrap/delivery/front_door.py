@@ -21,13 +21,13 @@ from bootstrap.kube.api import CORE, Kube, made_here, path_of
 from bootstrap.kube.sizes import Size, of_pod
 from bootstrap.settings import ROOT
 from bootstrap.sources.source import Images
-from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps.differences import SPEC, made_of
 from bootstrap.steps.place_bounds import DOOR
 from bootstrap.steps.ray_cluster import PROGRESS
 from bootstrap.steps.removal import remove_ours, removed
 from rayside import yaml_file
 from rayside.plain import counted
+from rayside.steps.step import Report, Status, missing, pending, ready
 
 MANIFEST = ROOT / "k8s" / "front-door.yaml"
 PORT, TEACHER_PORT = 8443, 8445

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bootstrap.errors import Forbidden, NoIngressClass
+from bootstrap.errors import NoIngressClass
 from bootstrap.kube import rights
 from bootstrap.kube.api import Kube, path_of
+from rayside.errors import Forbidden
 
 _GROUP = "networking.k8s.io"
 _VERSION = f"{_GROUP}/v1"

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from bootstrap import docker_engine
 from bootstrap.errors import ImageMissing, LowDisk
 from bootstrap.settings import ROOT
-from bootstrap.shell import Shell
 from bootstrap.sources.references import full_name
 from bootstrap.sources.source import Archives, Images
-from bootstrap.step import Report, Status, missing, ready
 from bootstrap.steps.kind_cluster import containers
 from rayside.errors import CommandFailed
+from rayside.steps.step import Report, Status, missing, ready
+from rayside.system.shell import Shell
 
 # By this label containerd tells the kubelet to keep an image, from 1.7 on: docs/adr/0043.
 _PINNED = "io.cri-containerd.pinned=pinned"

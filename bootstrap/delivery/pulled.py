@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bootstrap.sources.source import Images, Source
-from bootstrap.step import Status, ready
+from rayside.steps.step import Status, ready
 
 # Images that are built here bear names below this, which no registry has.
 BUILT_HERE = "rayside/"

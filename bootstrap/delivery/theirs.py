@@ -11,11 +11,11 @@ from bootstrap.errors import ImagesOutOfReach
 from bootstrap.kube.api import Kube
 from bootstrap.kube.kubeconfig import server
 from bootstrap.settings import Settings
-from bootstrap.shell import Shell
 from bootstrap.sources.source import Images, Source
-from bootstrap.step import Step
 from bootstrap.steps.kind_cluster import nodes_behind
 from rayside.loopback import is_loopback
+from rayside.steps.step import Step
+from rayside.system.shell import Shell
 
 _IMAGES = ("ray", "workspace", "operator")
 

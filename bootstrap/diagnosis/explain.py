@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from bootstrap.diagnosis import failed, unhealthy, waiting
+from bootstrap.diagnosis import failed, pending, unhealthy
 from bootstrap.diagnosis.evidence import RUNNING, Evidence, Finding, Weight, sentence
 from rayside.ray.outcome import explain_exit
 
@@ -15,10 +15,10 @@ EXPLAINERS: tuple[Callable[[Evidence], Iterable[Finding]], ...] = (
     unhealthy.restarted_containers,
     unhealthy.failed_rayjobs,
     failed.failed_jobs,
-    waiting.paused,
-    waiting.pending_jobs,
-    waiting.pending_tasks,
-    waiting.pending_groups,
+    pending.paused,
+    pending.pending_jobs,
+    pending.pending_tasks,
+    pending.pending_groups,
     failed.failed_tasks,
     failed.dead_actors,
 )

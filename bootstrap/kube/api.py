@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,10 +11,10 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
-from bootstrap.errors import FieldConflict, NamespaceTerminating, NotReady
+from bootstrap.errors import FieldConflict, NamespaceTerminating
 from bootstrap.kube.kubeconfig import server
 from bootstrap.kube.refusal import forbidden, refusal, without_user, words
-from rayside.errors import ClusterUnreachable, CredentialsRefused, NotRunning
+from rayside.errors import ClusterUnreachable, CredentialsRefused, NotReady, NotRunning
 
 CORE = "/api/v1"
 RAY = "/apis/ray.io/v1"
@@ -161,6 +162,12 @@ class Kube:
         answer = self._call("POST", path, {}, review) or {}
         return bool(answer["status"]["allowed"])
 
+    def secret(self, name: str, key: str) -> str | None:
+        """Returns one value of a Secret of the namespace; None where there is none."""
+        document = self.get(f"{CORE}/namespaces/{self.namespace}/secrets/{name}")
+        value = (document or {}).get("data", {}).get(key)
+        return base64.b64decode(value).decode() if value else None
+
     def is_ready(self) -> bool:
         """Returns whether the API has come up whole: before, it may know nobody's rights yet."""
         return bool(self._send("GET", "/readyz", {}).status == 200)
@@ -245,11 +252,6 @@ def made_here(document: Mapping[str, Any]) -> bool:
 def _overlap(fields: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
     both = (fields.keys() & more.keys()) - {"."}
     return any(not (fields[key] and more[key]) or _overlap(fields[key], more[key]) for key in both)
-
-
-def head_selector(ray_cluster: str) -> str:
-    """Returns the label selector of a head pod (KubeRay, ray-operator/controllers/ray/utils/constant.go)."""
-    return f"ray.io/cluster={ray_cluster},ray.io/node-type=head"
 
 
 def require_namespace(kube: Kube) -> None:

@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bootstrap.shell import Shell
 from rayside import yaml_file
 from rayside.errors import CredentialsRefused, InvalidSetting, InvalidYaml, RaysideError
 from rayside.plain import line, printed
+from rayside.system.shell import Shell
 
 # A plugin may ask a server, or open a browser for a login; so many seconds are enough for both.
 _PLUGIN_PATIENCE = 60.0

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bootstrap.errors import Drifted, Forbidden
 from bootstrap.kube import trouble
 from bootstrap.kube.api import RAY, Kube, made_here
 from bootstrap.settings import KUBERAY_VERSION
-from rayside.errors import RaysideError
+from rayside.errors import Drifted, Forbidden, RaysideError
 
 # Its Deployment is labelled so in KubeRay's config/manager, and in its Helm chart; its pods in both.
 _DEPLOYMENTS = "app.kubernetes.io/name in (kuberay,kuberay-operator)"

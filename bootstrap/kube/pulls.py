@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from bootstrap.errors import Forbidden
 from bootstrap.kube.api import CORE, Kube
+from rayside.errors import Forbidden
 from rayside.options import is_kubernetes_name
 from rayside.plain import line
 

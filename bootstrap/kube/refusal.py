@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from bootstrap.errors import FieldConflict, Forbidden
-from rayside.errors import ClusterUnreachable, CredentialsRefused, RaysideError
+from bootstrap.errors import FieldConflict
+from rayside.errors import ClusterUnreachable, CredentialsRefused, Forbidden, RaysideError
 from rayside.plain import line
 
 # So many characters of an address that the API sends us to are shown.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bootstrap.errors import Forbidden
 from bootstrap.kube.api import Kube
 from bootstrap.settings import KUBERAY_VERSION
+from rayside.errors import Forbidden
 
 _OBJECT = ("get", "create", "patch", "delete")
 

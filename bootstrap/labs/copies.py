@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bootstrap import step
 from bootstrap.labs.lesson import Lesson, lessons
 from bootstrap.settings import ROOT
+from rayside import waiting
 from rayside.errors import UnsafeFolder
 from rayside.ray.metadata import WORKING_DIR
 from rayside.ray.records import Job
@@ -213,7 +213,7 @@ def running(dashboard: Dashboard, home: Path = FOLDER) -> dict[str, str]:
 def end(dashboard: Dashboard, submission_ids: Collection[str]) -> None:
     for submission_id in submission_ids:
         dashboard.stop(submission_id)
-    step.until(
+    waiting.until(
         lambda: [job for job in dashboard.jobs() if job.submission_id in submission_ids and not job.ended],
         lambda still_running: not still_running,
         _ENDS_WITHIN,

@@ -11,13 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bootstrap import step
 from bootstrap.errors import NotSolved, RayDied
 from bootstrap.labs.copies import Copy
 from bootstrap.labs.lesson import Lesson
-from bootstrap.targets.cluster_job import ClusterJob, attach_options
 from bootstrap.targets.target import Target
-from rayside import yaml_file
+from rayside import waiting, yaml_file
 from rayside.client.commands import Place
 from rayside.client.scripted import run_sync
 from rayside.client.session import Connect
@@ -30,6 +28,7 @@ from rayside.ray import jobs
 from rayside.ray.debug import Debug
 from rayside.ray.records import Job
 from rayside.ray.state import Dashboard
+from rayside.verbs.cluster_job import ClusterJob, attach_options
 
 # Where a learner writes what they saw: `name: value` lines, with values to be filled in.
 ANSWERS = "answers.yaml"
@@ -151,7 +150,9 @@ class Exercise:
 
     def wait(self, submission_id: str, *, patience: float = PATIENCE) -> Run:
         """Returns a job that has ended. Raises NotSolved where it does not end."""
-        job = step.until(lambda: self.dashboard.job(submission_id), lambda job: job.ended, patience=patience)
+        job = waiting.until(
+            lambda: self.dashboard.job(submission_id), lambda job: job.ended, patience=patience
+        )
         self.require(
             job.ended,
             f"job {submission_id} has not ended within {patience:g} s",
@@ -207,7 +208,9 @@ class Exercise:
                 than those of `breaks`.
         """
         places = [Place(str(self.folder / at[0]), at[1], at[2] if len(at) == 3 else None) for at in breaks]
-        options = attach_options(self.target, submission_id, places, exceptions=exceptions, take_over=ALWAYS)
+        options = attach_options(
+            self.target.instance, submission_id, places, exceptions=exceptions, take_over=ALWAYS
+        )
         messages: list[dict[str, Any]] = []
         if points:
             absolute = {str(self.folder / name): specs for name, specs in points.items()}

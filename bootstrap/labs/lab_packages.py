@@ -16,8 +16,8 @@ from typing import Any
 
 from bootstrap import cache, pip
 from bootstrap.settings import ROOT
-from bootstrap.shell import Shell
 from bootstrap.targets.target import Target
+from rayside.system.shell import Shell
 
 PROFILERS = ROOT / "requirements" / "lab-profilers.txt"
 PLOTS = ROOT / "requirements" / "lab-plots.txt"

@@ -6,14 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bootstrap import step
 from bootstrap.errors import NotSolved
 from bootstrap.kube.api import CORE, Kube
 from bootstrap.labs.exercise import PATIENCE, Exercise
-from bootstrap.shell import Shell
 from bootstrap.targets.target import Target
-from rayside import yaml_file
+from rayside import waiting, yaml_file
 from rayside.errors import InvalidArgument
+from rayside.system.shell import Shell
 
 LABEL = "rayside.dev/lab"
 
@@ -59,7 +58,7 @@ class Pods:
             statuses = (pod.get("status") or {}).get("containerStatuses") or []
             return next((dict(each) for each in statuses if each["name"] == container), {})
 
-        seen = step.until(status, reached, patience=PATIENCE)
+        seen = waiting.until(status, reached, patience=PATIENCE)
         if not reached(seen):
             hint = f"./invokew diagnose --pod {name} says what keeps it"
             raise NotSolved(f"{container} of pod {name} has not {what} within {PATIENCE:g} s", hint=hint)
@@ -76,7 +75,7 @@ class Pods:
         own = [pod["metadata"]["name"] for pod in pods if not names or pod["metadata"]["name"] in names]
         for name in own:
             self.kube.delete(self.path(name), gracePeriodSeconds="0")
-        step.until(
+        waiting.until(
             lambda: [name for name in own if self.kube.get(self.path(name))],
             lambda left: not left,
             patience=PATIENCE,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap import ca_certificates
+from bootstrap.network_addresses import is_registry
 from bootstrap.settings import Settings
 from rayside.errors import InvalidArgument
-from rayside.options import is_registry
 
 _LOOPBACK = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1")
 # The Docker engine has the CA certificates there, for each registry: dockerd(8).

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from bootstrap.errors import LowDisk, RegistryRefused, RegistryUnreachable
 from bootstrap.registry.address import Address
-from bootstrap.shell import Outcome, Shell
 from rayside.errors import CommandFailed, RaysideError
 from rayside.plain import line
+from rayside.system.shell import Outcome, Shell
 
 # Seconds for a request that moves next to nothing; oras itself repeats one that a busy registry refuses.
 _PATIENCE = 120.0

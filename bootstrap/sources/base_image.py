@@ -10,14 +10,14 @@ from pathlib import Path
 
 from bootstrap import cache, docker_engine
 from bootstrap.errors import BuildFailed
-from bootstrap.lock import alone
 from bootstrap.settings import DEBIAN_SUITE
-from bootstrap.shell import Shell
 from bootstrap.sources.image_build import LABEL
 from bootstrap.sources.indexes import debian_mirror
-from bootstrap.step import Report, Status, missing, ready
 from rayside.errors import CommandFailed, MissingProgram
 from rayside.plain import line
+from rayside.steps.step import Report, Status, missing, ready
+from rayside.system.lock import alone
+from rayside.system.shell import Shell
 
 # Debian's archive is signed with these keys, of Debian's package debian-archive-keyring.
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")

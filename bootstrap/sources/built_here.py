@@ -16,14 +16,14 @@ from bootstrap.settings import (
     ROOT,
     Settings,
 )
-from bootstrap.shell import Shell
 from bootstrap.sources.base_image import BaseImage
-from bootstrap.sources.debugger_files import ray_image_files
 from bootstrap.sources.extensions import Extensions
 from bootstrap.sources.go import Go, GoPrograms, built_oras, front_door
 from bootstrap.sources.image_build import ImageBuild
+from bootstrap.sources.image_files import ray_image_files
 from bootstrap.sources.source import Source, supply
 from bootstrap.sources.workspace_image import workspace_image
+from rayside.system.shell import Shell
 
 _IMAGE = ROOT / "image"
 _KUBERAY = "github.com/ray-project/kuberay"

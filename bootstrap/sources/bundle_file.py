@@ -18,12 +18,12 @@ from bootstrap.bundle.opened import Bundle, this_platform, write
 from bootstrap.bundle.packed import below, packed, size_of
 from bootstrap.bundle.version import code_of, this_version
 from bootstrap.errors import BadBundle, ImageMissing, LowDisk
-from bootstrap.lock import alone
 from bootstrap.settings import NEWEST_PYTHON, OLDEST_PYTHON, ROOT
-from bootstrap.shell import Shell
 from bootstrap.sources.source import Source
-from bootstrap.step import Report, Status, missing, ready
 from rayside.errors import CommandFailed, InvalidArgument, RaysideError
+from rayside.steps.step import Report, Status, missing, ready
+from rayside.system.lock import alone
+from rayside.system.shell import Shell
 
 _REQUIREMENTS = ROOT / "requirements"
 # All that is installed where a bundle is used. The verbs' own packages are among them: there is no .venv yet.

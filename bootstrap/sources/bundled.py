@@ -15,13 +15,13 @@ from bootstrap.bundle.packed import unpack
 from bootstrap.bundle.signature import public_key
 from bootstrap.errors import ImageMissing
 from bootstrap.settings import ROOT, Settings
-from bootstrap.shell import Shell
 from bootstrap.sources.bundle_origin import for_nodes, named
 from bootstrap.sources.checked_bundle import BundleRecord, CheckedBundle, FetchedBundle, full, space
 from bootstrap.sources.registry_client import RegistryClient
 from bootstrap.sources.source import Archives, Source, supply
-from bootstrap.step import Report, Status, missing, ready
 from rayside.errors import CommandFailed
+from rayside.steps.step import Report, Status, missing, ready
+from rayside.system.shell import Shell
 
 _PROGRAMS = {
     "kind": "kind",

@@ -14,12 +14,12 @@ from pathlib import Path
 from bootstrap.bundle.manifest import Manifest
 from bootstrap.bundle.opened import Bundle, require_fit
 from bootstrap.errors import BadBundle, LowDisk, NotMirrored
-from bootstrap.lock import alone
 from bootstrap.registry.mirrored import fetch, listed
 from bootstrap.sources.bundle_origin import Origin
 from bootstrap.sources.registry_client import RegistryClient
-from bootstrap.step import Condition, Report, Status, missing, ready
 from rayside.private_file import write_private
+from rayside.steps.step import Condition, Report, Status, missing, ready
+from rayside.system.lock import alone
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bootstrap.settings import Settings
-from bootstrap.shell import Shell
 from bootstrap.sources.extensions import Extensions
 from bootstrap.sources.source import Source
+from rayside.system.shell import Shell
 
 
 def chosen(

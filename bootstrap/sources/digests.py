@@ -9,11 +9,11 @@ from functools import cached_property
 from pathlib import Path
 
 from bootstrap.errors import BadChecksum
-from bootstrap.lock import alone
 from bootstrap.settings import ROOT
-from bootstrap.step import Report
 from rayside.errors import RaysideError
 from rayside.private_file import replace_whole
+from rayside.steps.step import Report
+from rayside.system.lock import alone
 
 # It has the digests of releases, extensions and images, by `./invokew lock`.
 RECORDED = ROOT / "requirements" / "digests.json"

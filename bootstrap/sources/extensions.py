@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.errors import BadChecksum, DownloadFailed
-from bootstrap.settings import EXTENSIONS, ROOT, Settings, environment_name
+from bootstrap.settings import EXTENSIONS, ROOT, Settings
 from bootstrap.sources.digests import RECORDED, Digests
 from bootstrap.sources.gallery import Gallery
 from bootstrap.sources.source import Supply, supply
 from bootstrap.sources.vsix import BrokenVsix, Extension, of_folder, read
-from bootstrap.step import Report, Status, missing, ready
 from rayside.errors import InvalidSetting
 from rayside.private_file import write_private
+from rayside.settings import environment_name
+from rayside.steps.step import Report, Status, missing, ready
 
 # Ray Breakpoints is packed by its `pack`, which makes its walkthroughs of the labs.
 OWN = ROOT / "vscode"

@@ -14,10 +14,10 @@ from pathlib import Path
 from bootstrap import cache, pip
 from bootstrap.errors import BadChecksum, BuildFailed
 from bootstrap.settings import GO_VERSION, OLDEST_GO, ORAS_VERSION, ROOT
-from bootstrap.shell import Shell
 from bootstrap.sources.program import ORAS
-from bootstrap.step import Report, Status, missing, ready
 from rayside.errors import CommandFailed, MissingProgram, RaysideError
+from rayside.steps.step import Report, Status, missing, ready
+from rayside.system.shell import Shell
 
 MODULES = ROOT / "image" / "programs"
 _LOCK_FILE = ROOT / "requirements" / "go.txt"

@@ -16,10 +16,10 @@ from typing import IO, Any
 from bootstrap import docker_engine
 from bootstrap.download import sha256
 from bootstrap.errors import BuildFailed
-from bootstrap.lock import alone
-from bootstrap.shell import Shell
 from bootstrap.sources.indexes import package_indexes
-from bootstrap.step import Report, Status, missing, ready
+from rayside.steps.step import Report, Status, missing, ready
+from rayside.system.lock import alone
+from rayside.system.shell import Shell
 
 # This label says what an image was made of.
 LABEL = "rayside.dev/inputs"

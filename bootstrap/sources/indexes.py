@@ -11,8 +11,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bootstrap import pip
-from bootstrap.shell import Shell
 from rayside.errors import CommandFailed, MissingProgram
+from rayside.system.shell import Shell
 
 # A build gets these options of pip.
 _PIP = "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST"

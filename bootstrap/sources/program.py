@@ -10,7 +10,7 @@ from bootstrap import cache, download
 from bootstrap.download import Download
 from bootstrap.settings import ORAS_VERSION, Settings
 from bootstrap.sources.digests import Digests
-from bootstrap.step import Report, Status, missing, ready
+from rayside.steps.step import Report, Status, missing, ready
 
 ORAS = f"oras {ORAS_VERSION}, the registry client"
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from bootstrap import cache, docker_engine
 from bootstrap.errors import DownloadFailed, ImageMissing
 from bootstrap.registry.address import Address, engines_ca_file
-from bootstrap.settings import environment_name
 from bootstrap.sources.digests import Digests
 from bootstrap.sources.references import located, registry, without_tag
 from bootstrap.sources.registry_client import RegistryClient
-from bootstrap.step import Report, Status, missing, ready
 from rayside.errors import MissingProgram, RaysideError
 from rayside.plain import line
+from rayside.settings import environment_name
+from rayside.steps.step import Report, Status, missing, ready
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from bootstrap import cache, docker_engine
 from bootstrap.registry.address import Address, ca_file, parse
 from bootstrap.settings import OLDEST_ORAS, Settings
-from bootstrap.shell import Shell
 from bootstrap.sources.digests import RECORDED, Digests
 from bootstrap.sources.go import Go, GoPrograms, built_oras
 from bootstrap.sources.program import ORAS, Program, released_oras
 from bootstrap.sources.reachable import unreachable
-from bootstrap.step import Condition, Report, Status, missing, ready
 from rayside.errors import CommandFailed, Interrupted, MissingProgram, RaysideError
+from rayside.steps.step import Condition, Report, Status, missing, ready
+from rayside.system.shell import Shell
 
 if TYPE_CHECKING:
     from bootstrap.bundle.opened import Bundle

@@ -11,13 +11,13 @@ from pathlib import Path
 from bootstrap import docker_engine
 from bootstrap.download import Download
 from bootstrap.settings import KIND_VERSION, KUBERAY_VERSION, KUBERNETES_VERSION, RAY_VERSION, Settings
-from bootstrap.shell import Shell
 from bootstrap.sources import extensions
 from bootstrap.sources.digests import RECORDED, Digests
 from bootstrap.sources.program import Program, released_oras
 from bootstrap.sources.pulled_image import PulledImage
 from bootstrap.sources.references import tagged
 from bootstrap.sources.registry_client import RegistryClient
+from rayside.system.shell import Shell
 
 _SYSTEMS = ("linux", "darwin")
 # Release pages call an architecture so, and VS Code calls it so.

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from bootstrap.step import Appliable
+from rayside.steps.step import Appliable
 
 ArtifactKind = Literal["image", "program", "wheel", "extension", "manifest"]
 

@@ -7,16 +7,16 @@ from functools import cache
 
 from bootstrap.download import sha256
 from bootstrap.settings import DEBUGPY_VERSION, KUBERAY_VERSION, RAY_VERSION, ROOT
-from bootstrap.shell import Shell
-from bootstrap.sources.debugger_files import ray_image_files
 from bootstrap.sources.extensions import Extensions
 from bootstrap.sources.go import Go, GoPrograms, front_door
 from bootstrap.sources.image_build import ImageBuild
+from bootstrap.sources.image_files import ray_image_files
 from bootstrap.sources.pulled_image import PulledImage
 from bootstrap.sources.releases import Releases
 from bootstrap.sources.source import Source, supply
 from bootstrap.sources.workspace_image import workspace_image
-from bootstrap.step import Condition, Report, Status
+from rayside.steps.step import Condition, Report, Status
+from rayside.system.shell import Shell
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from bootstrap.download import sha256
 from bootstrap.settings import ROOT
-from bootstrap.sources.debugger_files import DEBUGGER
 from bootstrap.sources.extensions import own_files
 from bootstrap.sources.image_build import ImageBuild
 from bootstrap.sources.vsix import Extension
+from rayside.debugger_files import DEBUGGER
 
 # What a workspace's user needs of a clone: the verbs, and the labs that are done in the pod.
 CLONE = (

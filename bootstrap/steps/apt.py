@@ -6,9 +6,10 @@ import os
 import re
 
 from bootstrap.errors import AptBusy
-from bootstrap.shell import Shell
-from bootstrap.step import Report, until
 from rayside.errors import CommandFailed
+from rayside.steps.step import Report
+from rayside.system.shell import Shell
+from rayside.waiting import until
 
 # It waits so many seconds: a fresh machine of a cloud installs its upgrades in its first minutes.
 PATIENCE = 600.0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bootstrap.errors import Forbidden, NotOurs
+from bootstrap.errors import NotOurs
 from bootstrap.instance import Instance
 from bootstrap.kube import operator, rights
 from bootstrap.kube.api import CORE, Kube, made_here, require_namespace
-from bootstrap.step import Status, ready
-from rayside.errors import RaysideError
+from rayside.errors import Forbidden, RaysideError
+from rayside.steps.step import Status, ready
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.machine import installed
-from bootstrap.shell import Shell
 from bootstrap.sources.base_image import KEYRING
-from bootstrap.step import Report, Status, missing, ready
 from bootstrap.steps import apt
 from rayside.errors import MissingProgram
+from rayside.steps.step import Report, Status, missing, ready
+from rayside.system.shell import Shell
 
 # `bundle --sign` runs minisign; tests use the others besides debootstrap.
 PACKAGES = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.step import Report, Status, missing, ready
 from rayside.errors import MissingProgram
+from rayside.steps.step import Report, Status, missing, ready
 
 # The kernel lists here which program runs which foreign ones
 # (https://docs.kernel.org/admin-guide/binfmt-misc.html).

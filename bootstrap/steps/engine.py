@@ -17,9 +17,9 @@ import psutil
 from bootstrap import docker_engine
 from bootstrap.codespaces import Codespace
 from bootstrap.errors import EngineNotPermitted, EngineNotRunning
-from bootstrap.shell import Shell
-from bootstrap.step import Report, Status, missing, pending, ready
 from rayside.errors import MissingProgram
+from rayside.steps.step import Report, Status, missing, pending, ready
+from rayside.system.shell import Shell
 
 # A killed dockerd leaves these, and takes them for a running one's where the pid was given anew.
 _PID_FILES = {

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bootstrap.settings import ROOT
-from bootstrap.step import Report, Status, missing, pending, ready, until
 from rayside.ray import jobs, outcome
 from rayside.ray.records import Job, WaitingTask
 from rayside.ray.state import LAG, Dashboard
+from rayside.steps.step import Report, Status, missing, pending, ready
+from rayside.waiting import until
 
 # This tells the example from the user's own jobs.
 ID_PREFIX = "rayside-example"
@@ -69,7 +70,7 @@ class ExampleJob:
             return ready(f"{job.submission_id} ended, {job.status}")
         if any(task.job_id == job.job_id for task in dashboard.waiting()):
             # It does not say which task: for a second that may be the one that its worker ran before (`LAG`).
-            return ready(f"{job.submission_id} is paused")
+            return ready(f"{job.submission_id} is paused; ./invokew debug stops in it")
         if job.job_id and dashboard.running_workers(job.job_id) & dashboard.workers_with_debugger():
             return ready(f"{job.submission_id} is being debugged")
         return pending(f"{job.submission_id} is {job.status}, no task is paused yet")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.errors import LowInotify
-from bootstrap.step import Report, Status, missing, ready
+from rayside.steps.step import Report, Status, missing, ready
 
 # kind advises these: https://kind.sigs.k8s.io/docs/user/known-issues/#pod-errors-due-to-too-many-open-files
 WANTED = {"max_user_watches": 524_288, "max_user_instances": 512}

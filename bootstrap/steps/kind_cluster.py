@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from bootstrap import docker_engine, processes
-from bootstrap.errors import EngineNotPermitted, EngineNotRunning, ImageMissing, LowDisk, NotOurs, NotReady
+from bootstrap import docker_engine
+from bootstrap.errors import EngineNotPermitted, EngineNotRunning, ImageMissing, LowDisk, NotOurs
 from bootstrap.instance import Instance
 from bootstrap.settings import KUBERNETES_VERSION, ROOT
-from bootstrap.shell import Shell
-from bootstrap.step import Report, Status, drifted, missing, pending, ready
-from bootstrap.steps import marks
 from bootstrap.steps.differences import difference
 from rayside import yaml_file
-from rayside.errors import CommandFailed, PortTaken, RaysideError
+from rayside.errors import CommandFailed, NotReady, PortTaken, RaysideError
 from rayside.plain import line
 from rayside.ports import port_holder
 from rayside.private_file import write_private
+from rayside.steps.step import Report, Status, drifted, missing, pending, ready
+from rayside.system import marks, processes
+from rayside.system.shell import Shell
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -11,11 +11,11 @@ from typing import Any
 
 from bootstrap.kube.api import CORE, Kube
 from bootstrap.kube.kubeconfig import entries
-from bootstrap.shell import Shell
-from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps.kind_cluster import KindCluster
 from rayside.errors import ClusterUnreachable, CommandFailed, InvalidYaml
 from rayside.private_file import write_private
+from rayside.steps.step import Report, Status, missing, pending, ready
+from rayside.system.shell import Shell
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,16 @@ from typing import Any
 import yaml
 
 from bootstrap import cache
-from bootstrap.errors import Drifted, Forbidden, NotReady, OperatorNotRunning
+from bootstrap.errors import OperatorNotRunning
 from bootstrap.instance import MANAGED_BY
 from bootstrap.kube import operator
 from bootstrap.kube.api import CORE, RAY, Kube, made_here, path_of
 from bootstrap.settings import KUBERAY_VERSION
-from bootstrap.shell import Shell
 from bootstrap.sources.source import Images
-from bootstrap.step import Report, Status, missing, pending, ready, until
+from rayside.errors import Drifted, Forbidden, NotReady
+from rayside.steps.step import Report, Status, missing, pending, ready
+from rayside.system.shell import Shell
+from rayside.waiting import until
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _RIGHTS = "/apis/rbac.authorization.k8s.io/v1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 from dataclasses import dataclass
@@ -11,19 +12,20 @@ from typing import Any
 
 import psutil
 
-from bootstrap import processes
 from bootstrap.errors import RayDied
 from bootstrap.instance import Instance
-from bootstrap.processes import PidFile
 from bootstrap.settings import RAY_VERSION, ROOT, Settings
-from bootstrap.shell import Shell
-from bootstrap.step import Condition, Report, Status, drifted, missing, pending, ready
-from bootstrap.steps import marks
 from bootstrap.steps.differences import difference
-from bootstrap.steps.machine_checks import require_port
-from bootstrap.steps.ray_beside import client_environment
 from rayside.errors import NotRunning, StrangerListens
+from rayside.loopback import without_proxy
 from rayside.ray.state import Dashboard
+from rayside.settings import UNTOLD
+from rayside.steps.ray_beside import FOREIGN, authentication
+from rayside.steps.step import Condition, Report, Status, drifted, missing, pending, ready
+from rayside.system import marks, processes
+from rayside.system.free_port import require_port
+from rayside.system.processes import PidFile
+from rayside.system.shell import Shell
 
 # `ray start` turns 127.0.0.1 into the network card's address, and a paused worker's debugger,
 # which has no password, listens on the node's address: another loopback address is left alone.
@@ -180,7 +182,8 @@ class RayHead:
     def environment(self) -> dict[str, str]:
         """Returns the environment of Ray and every `ray` command, with only the name of the token's file."""
         return {
-            **client_environment(self),
+            **_inherited(self.programs),
+            **authentication(self),
             "RAY_DEBUG": "1",
             "RAY_USAGE_STATS_ENABLED": "0",
             # Ray gives its dashboard and its agents a limit of their own to come up, and ends itself where a
@@ -232,3 +235,18 @@ class Leftovers:
 
     def apply(self, report: Report) -> None:
         self.head.undo(report)
+
+
+def _inherited(programs: Path) -> dict[str, str]:
+    """Returns what Ray's processes get of this one's environment, with these programs first on its path."""
+    # The workspace's mark is left out, too, where this is run in its terminal.
+    unwanted = (*FOREIGN, *UNTOLD)
+    return {
+        **{
+            name: value
+            for name, value in os.environ.items()
+            if name not in unwanted and not name.startswith("RAYSIDE_")
+        },
+        "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        **without_proxy(os.environ),
+    }

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bootstrap import machine
-from bootstrap.errors import LowDisk, LowMemory, UnsupportedPython, UnsupportedSystem
-from bootstrap.settings import NEWEST_PYTHON, OLDEST_PYTHON, Settings, environment_name
-from bootstrap.step import Status, ready
-from bootstrap.steps import marks
-from rayside.errors import PortTaken
-from rayside.ports import port_holder
+from bootstrap.errors import LowDisk, LowMemory, UnsupportedSystem
+from bootstrap.settings import NEWEST_PYTHON, OLDEST_PYTHON, Settings
+from rayside.errors import UnsupportedPython
+from rayside.settings import environment_name
+from rayside.steps.step import Status, ready
+from rayside.system.free_port import require_port
 
 _IN_USE = "in use by the cluster"
 
@@ -139,18 +139,3 @@ class Disk:
                 or f"free some, or set {environment_name('cache_folder')} to a folder on another disk",
             )
         return ready(f"{free:.0f} GiB free at {folder}")
-
-
-def require_port(setting: str, port: int) -> None:
-    """Checks that a port is free. Raises PortTaken, which names who has the port."""
-    holder = port_holder(port)
-    if holder is None:
-        return
-    other_port = f"choose another port: {environment_name(setting)}={port + 1}"
-    if owner := marks.owner(machine.environment(holder.pid)) if holder.pid else None:
-        raise PortTaken(
-            f"port {port} is taken by the {owner.part} of Rayside's own cluster {owner.folder.name}, whose "
-            f"files are in {owner.folder}: {holder.words}",
-            hint=f"./invokew down --name {owner.folder.name} removes that cluster; or {other_port}",
-        )
-    raise PortTaken(f"port {port} is taken by {holder.words}", hint=f"end that program, or {other_port}")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from bootstrap.instance import Instance
 from bootstrap.kube.api import CORE, Kube, made_here, require_namespace
 from bootstrap.kube.contents import Kind, held
-from bootstrap.step import Report, Status, missing, ready
 from bootstrap.steps.kuberay import require_gone
 from rayside.plain import some_of
+from rayside.steps.step import Report, Status, missing, ready
 
 # All pods of ours keep to it: docs/targets.md (https://kubernetes.io/docs/concepts/security/pod-security-standards/).
 POD_SECURITY = {"pod-security.kubernetes.io/enforce": "restricted"}

@@ -7,9 +7,9 @@ from typing import Any
 
 from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube, path_of
-from bootstrap.step import Report, Status, missing, ready
 from bootstrap.steps.ray_cluster import DASHBOARD_PORT
 from bootstrap.steps.removal import remove_ours
+from rayside.steps.step import Report, Status, missing, ready
 
 
 @dataclass(frozen=True)

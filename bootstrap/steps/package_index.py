@@ -24,9 +24,9 @@ from bootstrap.errors import NotOurs
 from bootstrap.instance import Instance
 from bootstrap.kube.api import CORE, RAY, Kube, made_here, require_namespace
 from bootstrap.settings import Settings
-from bootstrap.step import Report, Status, drifted, missing, ready
 from bootstrap.steps.differences import difference, made_of
 from rayside.errors import InvalidSetting
+from rayside.steps.step import Report, Status, drifted, missing, ready
 
 # PIP_CONFIG_FILE names a file that wins over all others of pip's, and over which a variable of the
 # runtime_env wins (https://pip.pypa.io/en/stable/topics/configuration/#precedence-override-order).

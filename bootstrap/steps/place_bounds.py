@@ -9,9 +9,9 @@ from typing import Any
 from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube, path_of
 from bootstrap.kube.sizes import Size, quantity
-from bootstrap.step import Report, Status, missing, ready
 from bootstrap.steps.ray_cluster import DASHBOARD_PORT, WORKSPACE_PORT
 from bootstrap.steps.removal import remove_ours
+from rayside.steps.step import Report, Status, missing, ready
 
 # The pods of a front door have this label, with the name of the cluster beside which they are.
 DOOR = "rayside.dev/door"

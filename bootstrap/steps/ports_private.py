@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bootstrap.codespaces import Codespace
 from bootstrap.errors import PortPublic
-from bootstrap.step import Status, ready
+from rayside.steps.step import Status, ready
 
 
 @dataclass(frozen=True)

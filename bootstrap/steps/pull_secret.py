@@ -14,9 +14,9 @@ from bootstrap.kube import operator
 from bootstrap.kube.api import CORE, Kube, made_here
 from bootstrap.registry.address import parse
 from bootstrap.registry.login import Login, login_for
-from bootstrap.step import Report, Status, missing, ready
 from bootstrap.steps.removal import removed
 from rayside.errors import RaysideError
+from rayside.steps.step import Report, Status, missing, ready
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import secrets
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,6 @@ from bootstrap.kube import trouble
 from bootstrap.kube.api import CORE, RAY, Kube, made_here, path_of, require_namespace
 from bootstrap.settings import RAY_VERSION, ROOT
 from bootstrap.sources.source import Images
-from bootstrap.step import Report, Status, drifted, missing, pending, ready
 from bootstrap.steps.differences import SPEC, difference, made_of
 from bootstrap.steps.kuberay import require_gone
 from bootstrap.steps.package_index import PackageIndex
@@ -25,6 +23,7 @@ from rayside.errors import NotRunning
 from rayside.private_file import write_private
 from rayside.ray.state import Dashboard
 from rayside.relay.config import UNSET, Masking, variables
+from rayside.steps.step import Report, Status, drifted, missing, pending, ready
 
 MANIFEST = ROOT / "k8s" / "ray-cluster.yaml"
 DASHBOARD_PORT, WORKSPACE_PORT, RELAY_PORT = 8265, 8443, 5678
@@ -56,7 +55,7 @@ class WorkspacePassword:
 
     def password(self) -> str | None:
         """Returns the password; None where there is no Secret."""
-        return secret(self.kube, self.instance.workspace_secret, "password")
+        return self.kube.secret(self.instance.workspace_secret, "password")
 
     def check(self) -> Status:
         require_namespace(self.kube)
@@ -266,7 +265,7 @@ class KubeRayToken:
         return Dashboard(self.instance.dashboard, token)
 
     def _token(self) -> str | None:
-        return secret(self.kube, self.instance.ray_cluster, "auth_token")
+        return self.kube.secret(self.instance.ray_cluster, "auth_token")
 
 
 def _metadata(instance: Instance, name: str) -> dict[str, Any]:
@@ -275,13 +274,6 @@ def _metadata(instance: Instance, name: str) -> dict[str, Any]:
 
 def _is_ours(document: dict[str, Any] | None) -> bool:
     return document is not None and made_here(document)
-
-
-def secret(kube: Kube, name: str, key: str) -> str | None:
-    """Returns one value of a Secret; None where there is none."""
-    document = kube.get(f"{CORE}/namespaces/{kube.namespace}/secrets/{name}")
-    value = (document or {}).get("data", {}).get(key)
-    return base64.b64decode(value).decode() if value else None
 
 
 def left_behind(pods: Sequence[dict[str, Any]]) -> list[str]:

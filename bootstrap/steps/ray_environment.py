@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from bootstrap import cache, pip
-from bootstrap.lock import alone
 from bootstrap.settings import RAY_VERSION, ROOT
-from bootstrap.shell import Shell
-from bootstrap.step import Report, Status, missing, ready
+from rayside.steps.step import Report, Status, missing, ready
+from rayside.system.lock import alone
+from rayside.system.shell import Shell
 
 LOCK_FILE = ROOT / "requirements" / "ray.txt"
 # It has its Pythons run, at their start, the file that RAYSIDE_START names: rayside/worker/start.py.
@@ -72,15 +73,26 @@ class RayEnvironment:
             # the next --clear.
             temporary = self.folder / "tmp"
             env = {**cache.environment(self.folder), "TMPDIR": str(temporary)}
-            self.shell.run([sys.executable, "-I", "-m", "venv", "--clear", self.folder], env=env)
+            venv = [sys.executable, "-I", "-m", "venv", "--clear", "--without-pip"]
+            self.shell.run([*venv, self.folder], env=env)
             temporary.mkdir()
             report("installing, about 500 MB" if self.wheels else "downloading and installing, about 500 MB")
             python = self.programs / "python"
             # What is fetched stays until all is there: after a failure the next `up` goes on from it.
             kept = self.folder.with_name(f"{self.folder.name}.uv")
-            pip.install(
-                *(self.shell, python, self.lock_file), wheels=self.wheels, kept=kept, env=env, report=report
-            )
+            with ThreadPoolExecutor() as pool:
+                # Jobs with a `pip` in their runtime_env need it; uv does not, and both take some seconds.
+                pip_there = pool.submit(self.shell.run, [python, "-I", "-m", "ensurepip"], env=env)
+                if pip.uv_of(sys.executable) is None:
+                    pip_there.result()
+                pip.install(
+                    *(self.shell, python, self.lock_file),
+                    wheels=self.wheels,
+                    kept=kept,
+                    env=env,
+                    report=report,
+                )
+                pip_there.result()
             shutil.rmtree(kept, ignore_errors=True)
             shutil.rmtree(temporary)
             packages = next(self.folder.glob("lib/python3*/site-packages"))

@@ -12,8 +12,8 @@ from bootstrap import docker_engine
 from bootstrap.errors import RegistryRefused
 from bootstrap.registry.address import Address
 from bootstrap.registry.login import Login
-from bootstrap.step import Report, Status, missing, ready
 from bootstrap.steps.kind_cluster import containers
+from rayside.steps.step import Report, Status, missing, ready
 
 # containerd is told there of registries, in a kind node of whatever source:
 # https://github.com/containerd/containerd/blob/v1.6.20/docs/hosts.md

@@ -7,9 +7,9 @@ from typing import Any
 
 from bootstrap.kube.api import Kube, made_here, path_of
 from bootstrap.kube.trouble import is_overdue
-from bootstrap.step import Report
 from bootstrap.steps.kuberay import require_gone
 from rayside.errors import RaysideError
+from rayside.steps.step import Report
 
 
 def removed(kube: Kube, path: str, what: str, report: Report) -> str | None:

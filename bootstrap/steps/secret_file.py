@@ -6,8 +6,8 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.step import Report, Status, missing, ready
 from rayside.private_file import write_private
+from rayside.steps.step import Report, Status, missing, ready
 
 
 @dataclass(frozen=True)

@@ -17,21 +17,22 @@ from typing import Any
 
 from bootstrap import cache, codespaces
 from bootstrap.errors import NotOurs
-from bootstrap.instance import Instance, Ports
+from bootstrap.instance import Instance
 from bootstrap.kube import trouble
 from bootstrap.kube.api import CORE, Kube, made_here
 from bootstrap.settings import POD, ROOT
 from bootstrap.sources.source import Images
-from bootstrap.step import Report, Status, drifted, missing, pending, ready
 from bootstrap.steps.differences import SPEC, difference, made_of
-from bootstrap.steps.ray_beside import authentication
 from bootstrap.steps.ray_cluster import DASHBOARD_PORT, RELAY_PORT, WORKSPACE_PORT
 from bootstrap.steps.removal import removed
 from bootstrap.steps.secret_file import SecretFile
-from bootstrap.steps.their_ray import TheirRay
 from rayside import yaml_file
+from rayside.connection.instance import Ports
 from rayside.errors import NotRunning
 from rayside.relay.config import Config, Masking, variables
+from rayside.steps.existing_ray import ExistingRay
+from rayside.steps.ray_beside import authentication
+from rayside.steps.step import Report, Status, drifted, missing, pending, ready
 from rayside.users import in_a_name
 
 MANIFEST = ROOT / "k8s" / "workspace-pod.yaml"
@@ -59,7 +60,7 @@ class WorkspaceSecret:
 
     instance: Instance
     kube: Kube
-    head: TheirRay
+    head: ExistingRay
     # The dashboard's port on the head.
     port: int
     password: SecretFile
@@ -146,7 +147,7 @@ class WorkspacePod:
 
     instance: Instance
     kube: Kube
-    head: TheirRay
+    head: ExistingRay
     secret: WorkspaceSecret
     images: Images
     masking: Masking

@@ -1,4 +1,4 @@
-"""Chooses the target: that of the cluster that is there, else the one that the settings ask for.
+"""Choice of the target: the existing cluster's, else the one in the settings.
 
 The settings, the instance's record and the context are resolved once, to a `Plan`, before any target is made.
 """
@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from bootstrap import docker_engine, instance
 from bootstrap.errors import EngineNotPermitted, EngineNotRunning, EngineNotSupported, OtherTarget
-from bootstrap.instance import Instance, Ports, configured
-from bootstrap.settings import BUNDLED, DEFAULT_NAME, POD, THEIRS, Settings
-from bootstrap.shell import Shell
+from bootstrap.instance import Instance, configured
+from bootstrap.settings import BUNDLED, DEFAULT_NAME, POD, Settings
 from bootstrap.sources.reachable import unreachable
-from bootstrap.step import Report
 from bootstrap.targets.target import Plan, Target
+from rayside.connection.chosen_instance import chosen_ports, require_as_made
+from rayside.connection.instance import Ports
 from rayside.errors import InvalidSetting, NotRunning
 from rayside.own_folder import require_own
-from rayside.ports import port_holder
+from rayside.settings import THEIRS
+from rayside.steps.step import Report
+from rayside.system.shell import Shell
 
 if TYPE_CHECKING:
     from bootstrap.targets.on_kubernetes import OnKubernetes
@@ -28,8 +30,6 @@ _REASONS = {
     "ssh": "its host was given",
     "context": "its context was given",
 }
-# The options that set these.
-_SWITCHES = {"create": "--create", "workspace_pod": "--workspace"}
 
 
 def choose(settings: Settings, shell: Shell, **purpose: bool) -> Target:
@@ -67,10 +67,6 @@ def made(plan: Plan) -> Target:
         from bootstrap.targets.cluster_with_workspace import ClusterWithWorkspace
 
         return ClusterWithWorkspace(**fields)
-    if where.ssh or where.context:
-        from bootstrap.targets.cluster_by_head import ClusterByContext, ClusterBySsh
-
-        return ClusterBySsh(**fields) if where.ssh else ClusterByContext(**fields)
     from bootstrap.targets.existing_cluster import Cluster
 
     return Cluster(**fields)
@@ -167,15 +163,7 @@ def resolve(settings: Settings, shell: Shell, **purpose: bool) -> Plan:
         "workspace_pod": bool(recorded.workspace_pod),
         **{key: getattr(recorded, key) for key in THEIRS},
     }
-    for key, value in made_with.items():
-        asked = getattr(settings, key)
-        # An earlier version recorded no user.
-        if asked not in (getattr(Settings(), key), value) and (value or key != "user"):
-            where = f" ({recorded.place})" if recorded.target == "cluster" else ""
-            cluster = f"the cluster {settings.name}{where} was made"
-            if option := _SWITCHES.get(key):
-                raise InvalidSetting(f"{cluster} without {option}", hint=hint)
-            raise InvalidSetting(f"{key} is {asked}, and {cluster} with {value or 'none'}", hint=hint)
+    require_as_made(settings, recorded, made_with, hint=hint)
     reason = "as asked" if settings.target != "auto" else "auto: it was made so"
     return of_record(settings, shell, recorded, reason, **purpose)
 
@@ -252,7 +240,7 @@ def _only_this(settings: Settings) -> OtherTarget:
 
 
 def way(settings: Settings) -> str:
-    """Returns the setting that leads to a Ray that others made; empty where none does."""
+    """Returns the setting that leads to an existing Ray cluster; empty without one."""
     return next((key for key in ("context", "ssh", "address") if getattr(settings, key)), "")
 
 
@@ -264,15 +252,14 @@ def _in_context(settings: Settings, identity: Instance) -> Instance:
     from bootstrap.kube.kubeconfig import file_with
 
     kubeconfig, namespace = file_with(settings.context)
-    if settings.namespace != Settings().namespace:
-        namespace = settings.namespace
+    namespace = settings.namespace or namespace
     identity = replace(
         identity, context=settings.context, namespace=namespace, their_kubeconfig=str(kubeconfig)
     )
     if settings.create:
         return replace(identity, address="")
-    from bootstrap.kube import heads
     from bootstrap.kube.api import Kube
+    from rayside.connection import heads
 
     kube = Kube(kubeconfig, identity.context, identity.namespace)
     pod = ""
@@ -301,31 +288,6 @@ def is_bundled(settings: Settings) -> bool:
 
 
 def _ports(settings: Settings, known: Instance) -> Ports:
-    """Returns the ports that the settings name, and for the rest those that the cluster has been given.
-
-    A new cluster gets the usual ports; unless it is the first, free ones in place of those that are taken.
-    """
+    """Returns the ports that the settings name, and for the rest those that the cluster has or can have."""
     asked, usual = configured(settings, "").ports, configured(Settings(), "").ports
-    recorded = known.record.exists()
-    if recorded and asked == usual and all(vars(known.ports).values()):
-        return known.ports
-    others = {
-        port
-        for other in instance.all_recorded(settings.state_folder)
-        if other.name != settings.name
-        for port in vars(other.ports).values()
-    }
-    named = {name: port for name, port in vars(asked).items() if port != getattr(usual, name)}
-    chosen = dict(named)
-    for name, port in vars(asked).items():
-        if name in named:
-            continue
-        if recorded and (given := getattr(known.ports, name)):
-            chosen[name] = given
-        elif settings.name == DEFAULT_NAME:
-            chosen[name] = port
-        else:
-            taken = {*others, *chosen.values()}
-            free = (each for each in range(port, 65536) if each not in taken and not port_holder(each))
-            chosen[name] = next(free)
-    return Ports(**chosen)
+    return chosen_ports(replace(known, name=settings.name), settings.state_folder, asked, usual)

@@ -1,4 +1,4 @@
-"""Target `cluster` with `--create`: KubeRay's stack in a namespace of a Kubernetes that others look after."""
+"""Target `cluster` with `--create`: KubeRay's stack in a namespace of an existing Kubernetes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from bootstrap.delivery.theirs import Delivery, delivery
 from bootstrap.kube.api import Kube
 from bootstrap.settings import BUNDLED
 from bootstrap.sources.source import Images
-from bootstrap.step import Step
 from bootstrap.steps.creation_preflight import CreationPreflight
 from bootstrap.steps.engine import Engine
 from bootstrap.steps.kuberay import OperatorManifest
@@ -18,8 +17,9 @@ from bootstrap.steps.machine_checks import Disk, Python, System
 from bootstrap.steps.namespace import Namespace
 from bootstrap.steps.network_policies import NetworkPolicies
 from bootstrap.steps.pull_secret import PullSecret
-from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets.on_kubernetes import OnKubernetes
+from rayside.steps.state_folder import StateFolder
+from rayside.steps.step import Step
 
 # The packages for Python are a bundle's alone.
 _ARTIFACTS = ("wheels", "kubectl", "kubectl-ray", "kuberay")

@@ -1,39 +1,45 @@
-"""Target `cluster` with `--workspace`: the workspace of a RayCluster of others is a pod beside it."""
+"""Target `cluster` with `--workspace`: the workspace is a pod beside an existing RayCluster."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from bootstrap.delivery.theirs import Delivery, delivery
 from bootstrap.kube import rights
-from bootstrap.kube.api import head_selector
 from bootstrap.settings import BUNDLED
 from bootstrap.sources.extensions import Extensions
 from bootstrap.sources.source import Source
-from bootstrap.step import Step
-from bootstrap.steps import marks, workspace_pod
+from bootstrap.steps import workspace_pod
 from bootstrap.steps.engine import Engine
-from bootstrap.steps.forwards import HeadForward
 from bootstrap.steps.machine_checks import Disk, Python
 from bootstrap.steps.pull_secret import PullSecret
 from bootstrap.steps.ray_cluster import RELAY_PORT, WORKSPACE_PORT
 from bootstrap.steps.workspace_pod import WorkspacePod, WorkspaceSecret
-from bootstrap.targets.cluster_by_head import ClusterByContext
-from bootstrap.targets.existing_cluster import ClusterAccess
+from bootstrap.targets.existing_cluster import Cluster, ClusterAccess
+from rayside.connection.connections import ByContext
+from rayside.steps.head_forward import HeadForward
+from rayside.steps.step import Step
+from rayside.system import marks
 
 
 @dataclass(frozen=True)
-class ClusterWithWorkspace(ClusterByContext):
-    """A RayCluster of others; two ports lead to a pod of ours, which has the relay in place of an actor."""
+class ClusterWithWorkspace(Cluster):
+    """An existing RayCluster, with a pod of ours beside it that has the workspace and the relay."""
 
     @property
     def has_workspace(self) -> bool:
         return True
 
+    @cached_property
+    def connection(self) -> PodConnection:
+        known = self.shell, self.settings, self.instance, ("disk", *self.bundle_steps)
+        return PodConnection(*known, self.environment.programs, kube=self.kube, target=self)
+
     @property
-    def relay_steps(self) -> list[Step]:
+    def pod_steps(self) -> list[Step]:
+        """Returns the steps that make the pod."""
         return [
             *self._engine,
             *self._made_available,
@@ -42,7 +48,6 @@ class ClusterWithWorkspace(ClusterByContext):
             self.password,
             self.secret,
             self.pod,
-            self.relay,
         ]
 
     @property
@@ -56,19 +61,11 @@ class ClusterWithWorkspace(ClusterByContext):
     def access(self) -> BesideAccess:
         return BesideAccess(self)
 
-    def require_rights(self) -> None:
-        if self.delivery.refusal:
-            raise self.delivery.refusal
-        rights.require(self.kube, rights.WORKSPACE_POD)
-
-    def selector(self, port_name: str) -> str:
-        if port_name == "dashboard":
-            return head_selector(self.instance.their_cluster)
-        return workspace_pod.selector(self.instance)
-
     @cached_property
     def secret(self) -> WorkspaceSecret:
-        return WorkspaceSecret(self.instance, self.kube, self.head, self.dashboard_port, self.password)
+        return WorkspaceSecret(
+            self.instance, self.kube, self.head, self.connection.dashboard_port, self.password
+        )
 
     @cached_property
     def pod(self) -> WorkspacePod:
@@ -77,14 +74,8 @@ class ClusterWithWorkspace(ClusterByContext):
         return WorkspacePod(self.instance, self.kube, self.head, self.secret, images, masked, needs=needs)
 
     @property
-    def relay(self) -> HeadForward:
-        port = self.instance.ports.relay
-        return self.forward("relay", port, lambda: RELAY_PORT, "dap", marks.RELAY, self.pod.name)
-
-    @property
     def workspace(self) -> HeadForward:
-        port = self.instance.ports.workspace
-        return self.forward("workspace", port, lambda: WORKSPACE_PORT, "http", marks.WORKSPACE, self.pod.name)
+        return self.connection.workspace
 
     # --- the image -----------------------------------------------------------------------
 
@@ -140,6 +131,40 @@ class ClusterWithWorkspace(ClusterByContext):
         # An image that is built here takes all that it is built from.
         setting = "kind_min_disk_gib" if self.delivery.takes_engine else "min_disk_gib"
         return Disk(self.settings, setting, self.present)
+
+
+@dataclass(frozen=True)
+class PodConnection(ByContext):
+    """Connection through a context: the relay is in the target's pod, and no actor."""
+
+    target: ClusterWithWorkspace = field(kw_only=True)
+
+    @property
+    def relay_steps(self) -> list[Step]:
+        return [*self.target.pod_steps, self.relay]
+
+    def require_rights(self) -> None:
+        if self.target.delivery.refusal:
+            raise self.target.delivery.refusal
+        rights.require(self.target.kube, rights.WORKSPACE_POD)
+
+    def selector(self, port_name: str) -> str:
+        return (
+            super().selector(port_name)
+            if port_name == "dashboard"
+            else workspace_pod.selector(self.target.instance)
+        )
+
+    @property
+    def relay(self) -> HeadForward:
+        port = self.instance.ports.relay
+        return self.forward("relay", port, lambda: RELAY_PORT, "dap", marks.RELAY, self.target.pod.name)
+
+    @property
+    def workspace(self) -> HeadForward:
+        """Returns the step that leads to the pod's workspace."""
+        port, pod = self.instance.ports.workspace, self.target.pod.name
+        return self.forward("workspace", port, lambda: WORKSPACE_PORT, "http", marks.WORKSPACE, pod)
 
 
 @dataclass(frozen=True)

@@ -1,82 +1,75 @@
-"""Target `cluster`: an existing Ray cluster, which Rayside connects to and does not change."""
+"""Target `cluster`: an existing Ray cluster, which Rayside connects to; the workspace is on this machine."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from bootstrap.step import Step
-from bootstrap.steps.debugpy_package import DebugpyPackage
+from bootstrap.kube.api import Kube
 from bootstrap.steps.machine_checks import Python, System
-from bootstrap.steps.preflight import Preflight
-from bootstrap.steps.state_folder import StateFolder
-from bootstrap.steps.their_ray import TheirRay
 from bootstrap.targets.on_this_machine import AccessFromHere, OnThisMachine
+from rayside.connection.access import of_user
+from rayside.connection.connections import Connection, connection_to
 from rayside.ray import jobs
+from rayside.steps.existing_ray import ExistingRay
+from rayside.steps.step import PortStep, Step
 
 
 @dataclass(frozen=True)
 class Cluster(OnThisMachine):
-    """A Ray at an address; the relay and the workspace for it are processes of this machine."""
+    """An existing Ray cluster, reached by the `connection` that the instance names."""
 
     shared_files: bool = False
-    # Its dashboard and its client server are where they are, on this machine or on another.
-    opens: tuple[str, ...] = ("relay", "workspace")
 
     def steps(self) -> list[Step]:
         return [
             *self.room,
-            self.environment,
-            # What can't work leaves nothing behind.
-            self.preflight,
-            StateFolder(self.instance, needs=("disk", "preflight", *self.bundle_steps)),
-            *self.way,
-            self.head,
-            self.debugpy,
-            *self.relay_steps,
+            *([self.environment] if self.has_workspace else []),
+            *self.connection.steps(),
             self.cluster_file,
             *self.workspace_steps,
         ]
-
-    @property
-    def way(self) -> list[Step]:
-        """Returns the steps that lead to its dashboard; none where this machine reaches that by itself."""
-        return []
-
-    @property
-    def relay_steps(self) -> list[Step]:
-        return [self.relay]
 
     def machine(self) -> list[Step]:
         return [System(), Python(), self.memory, self.disk, *self.free_ports.each(), self.environment]
 
     @cached_property
+    def connection(self) -> Connection:
+        return connection_to(
+            *(self.instance, self.shell, self.settings, lambda: self.kube),
+            ground=("disk", *self.bundle_steps),
+            programs=self.environment.programs if self.has_workspace else None,
+        )
+
+    @cached_property
+    def kube(self) -> Kube:
+        return Kube(Path(self.instance.their_kubeconfig), self.instance.context, self.instance.namespace)
+
+    @cached_property
     def access(self) -> ClusterAccess:
         return ClusterAccess(self)
 
-    @cached_property
-    def head(self) -> TheirRay:
-        return TheirRay(self.instance, self.environment.programs, self.preflight)
-
-    @cached_property
-    def preflight(self) -> Preflight:
-        return Preflight(lambda: nullcontext(self.instance.address), *self.tokens, self.instance.place)
+    @property
+    def head(self) -> ExistingRay:
+        return self.connection.head
 
     @property
-    def tokens(self) -> tuple[str, Path]:
-        """Returns the file of the token that the user named, and the one that an earlier `up` wrote."""
-        return self.settings.token_file, self.instance.token_file
+    def relay(self) -> PortStep:
+        return self.connection.relay
 
-    @cached_property
-    def debugpy(self) -> DebugpyPackage:
-        return DebugpyPackage(self.shell, self.settings.cache_folder, self.head, wheels=self.wheels)
+    def present(self) -> bool:
+        return self.connection.present() or super().present()
+
+    @property
+    def opens(self) -> tuple[str, ...]:
+        """Returns the ports on which the cluster listens on this machine."""
+        return (*self.connection.opens, "workspace")
 
 
 @dataclass(frozen=True)
 class ClusterAccess(AccessFromHere):
-    """Access to a Ray that others made, at its own address."""
+    """Access to an existing Ray cluster."""
 
     target: Cluster
 
@@ -85,8 +78,4 @@ class ClusterAccess(AccessFromHere):
         return self.target.instance.place
 
     def completed(self, job: jobs.Submission) -> jobs.Submission:
-        """Returns the job, as its user's; debugpy goes with one that is to be debugged."""
-        job = replace(job, user=self.target.instance.user)
-        if not job.debug:
-            return job
-        return replace(job, debug=replace(job.debug, packages=self.target.debugpy.packages))
+        return of_user(job, self.target.instance, self.target.head.known.get("python", ""))

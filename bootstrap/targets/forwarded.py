@@ -1,4 +1,4 @@
-"""Reaches the Ray of a RayCluster from this machine, through port forwards."""
+"""Access to a RayCluster of ours through port forwards of this machine."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from bootstrap.errors import NotARayJob
 from bootstrap.instance import Instance
-from bootstrap.kube.api import Kube, head_selector
-from bootstrap.kube.heads import to_pod
-from bootstrap.shell import Shell
-from bootstrap.step import Report, until
+from bootstrap.kube.api import Kube
 from bootstrap.steps.forwards import Forwards
 from bootstrap.steps.kubectl_contexts import UserContext
-from bootstrap.steps.ray_cluster import DASHBOARD_PORT, KubeRayToken, WorkspacePassword, secret
+from bootstrap.steps.ray_cluster import DASHBOARD_PORT, KubeRayToken, WorkspacePassword
 from bootstrap.targets.target import Access
+from rayside.connection.heads import head_selector, to_pod
 from rayside.errors import CommandFailed, NotRunning, RaysideError, SubmissionFailed
 from rayside.private_file import write_private
 from rayside.ray.jobs import Submission
 from rayside.ray.state import Dashboard
 from rayside.reach.supervisor import forwarded
+from rayside.steps.step import Report
+from rayside.system.shell import Shell
+from rayside.waiting import until
 
 if TYPE_CHECKING:
     from bootstrap.kube.rayjob.kubectl_ray import KubectlRay
 
-# The forwards take so many seconds at most to lead to another pod, and that pod's dashboard to answer.
+# Seconds for the forwards to lead to another pod, and for its dashboard to answer.
 _RETARGETED = 30.0
 
 
@@ -47,6 +48,10 @@ class ForwardedAccess(Access):
     program: Path  # kubectl-ray
     rays_programs: Path
     needs: ClassVar[tuple[str, ...]] = ("forwards", "ray-token", "ray-environment", "kuberay")
+
+    @property
+    def identity(self) -> Instance:
+        return self.instance
 
     @property
     def cluster(self) -> str:
@@ -141,7 +146,7 @@ class ForwardedAccess(Access):
 
         `up` leads them back. Raises NotRunning.
         """
-        token = secret(self.kube, ray_cluster, "auth_token")
+        token = self.kube.secret(ray_cluster, "auth_token")
         if token is None:
             raise NotRunning(
                 f"there is no token of a RayCluster {ray_cluster}", hint="wait until it is ready"

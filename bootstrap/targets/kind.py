@@ -11,18 +11,18 @@ from bootstrap.codespaces import larger_machine
 from bootstrap.delivery.baked import NodeImage, baked
 from bootstrap.delivery.loaded import NodeImages, stable_names
 from bootstrap.kube.api import Kube
+from bootstrap.network_addresses import registry_mirrors
 from bootstrap.sources.source import Images
-from bootstrap.step import Step
 from bootstrap.steps import kind_cluster
 from bootstrap.steps.engine import DockerProgram, Engine
 from bootstrap.steps.kind_cluster import KindCluster
 from bootstrap.steps.kubectl_contexts import Kubeconfig
 from bootstrap.steps.kuberay import OperatorManifest
 from bootstrap.steps.machine_checks import Disk, Memory, Ports, Python, System
-from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets.on_kubernetes import OnKubernetes
 from rayside.errors import InvalidSetting
-from rayside.options import registry_mirrors
+from rayside.steps.state_folder import StateFolder
+from rayside.steps.step import Step
 
 if TYPE_CHECKING:
     from bootstrap.steps.registry_in_nodes import StandIn

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from bootstrap.step import Step
 from bootstrap.steps.local_ray import Leftovers, RayHead
 from bootstrap.steps.machine_checks import Python, System
 from bootstrap.steps.secret_file import SecretFile
-from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets.on_this_machine import AccessFromHere, OnThisMachine
 from rayside.errors import NotRunning
+from rayside.steps.state_folder import StateFolder
+from rayside.steps.step import Step
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bootstrap.errors import Forbidden
 from bootstrap.kube import operator
-from bootstrap.kube.api import Kube, head_selector
+from bootstrap.kube.api import Kube
 from bootstrap.settings import BUNDLED
 from bootstrap.sources.extensions import Extensions, this_platform
 from bootstrap.sources.source import Images, Source
-from bootstrap.step import Step
-from bootstrap.steps.cluster_file import ClusterFile
 from bootstrap.steps.forwards import Forwards
 from bootstrap.steps.kubectl_contexts import UserContext
 from bootstrap.steps.kuberay import CustomResources, KubeRay, OperatorManifest
@@ -31,7 +28,11 @@ from bootstrap.steps.ray_cluster import (
 )
 from bootstrap.targets.forwarded import ForwardedAccess
 from bootstrap.targets.target import Target
+from rayside.connection.heads import head_selector
+from rayside.errors import Forbidden
 from rayside.reach.supervisor import Forward
+from rayside.steps.cluster_file import ClusterFile
+from rayside.steps.step import Step
 
 if TYPE_CHECKING:
     from bootstrap.kube.contents import Kind
@@ -104,7 +105,7 @@ class OnKubernetes(Target):
     @cached_property
     def cluster_file(self) -> ClusterFile:
         """Returns the file for this machine's editors, which don't see the workers' files."""
-        return ClusterFile(self.settings, self.instance, shared_files=False)
+        return self.file_for_editors(shared_files=False)
 
     @cached_property
     def user_context(self) -> UserContext:

@@ -5,45 +5,36 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 from bootstrap.codespaces import larger_machine
+from bootstrap.instance import Instance
 from bootstrap.sources.extensions import Extensions, this_platform
-from bootstrap.step import Step
 from bootstrap.steps import workspace
-from bootstrap.steps.cluster_file import ClusterFile
 from bootstrap.steps.machine_checks import Disk, Memory, Python
-from bootstrap.steps.ray_beside import RayBeside
-from bootstrap.steps.relay import LocalRelay
 from bootstrap.steps.secret_file import SecretFile
 from bootstrap.steps.workspace import LocalWorkspace, WorkspaceFiles
 from bootstrap.targets.target import Access, Target
-from rayside.ray import jobs
 from rayside.ray.records import jobs_for
 from rayside.ray.state import Dashboard
-
-
-class PortStep(Step, Protocol):
-    """The step behind which the relay, or the workspace, is found at `url`, of this machine."""
-
-    @property
-    def url(self) -> str:
-        """Returns the address, for people."""
-
-    def present(self) -> bool:
-        """Returns whether it runs: then it holds its port."""
+from rayside.steps.cluster_file import ClusterFile
+from rayside.steps.ray_beside import RayBeside
+from rayside.steps.relay_process import LocalRelay
+from rayside.steps.step import PortStep, Step
 
 
 @dataclass(frozen=True)
 class OnThisMachine(Target):
     """Makes the relay and the workspace for the Ray of `head`, which is the target's to give.
 
-    `shared_files` says whether editors of this machine see the workers' own files; `opens` names the ports
-    on which the cluster listens on this machine.
+    `shared_files` says whether editors of this machine see the workers' own files.
     """
 
     shared_files: bool = True
-    opens: tuple[str, ...] = ("dashboard", "ray_client", "relay", "workspace")
+
+    @property
+    def opens(self) -> tuple[str, ...]:
+        """Returns the ports on which the cluster listens on this machine."""
+        return ("dashboard", "ray_client", "relay", "workspace")
 
     @property
     @abstractmethod
@@ -61,13 +52,13 @@ class OnThisMachine(Target):
 
     @cached_property
     def cluster_file(self) -> ClusterFile:
-        return ClusterFile(self.settings, self.instance, shared_files=self.shared_files)
+        return self.file_for_editors(shared_files=self.shared_files)
 
     @property
     def relay(self) -> PortStep:
         """Returns the step behind which editors find the relay."""
         masked = self.masking
-        return LocalRelay(self.shell, self.instance, self.head, masked, shared_files=self.shared_files)
+        return LocalRelay(self.shell, self.instance, self.head, masked, self.shared_files)
 
     @cached_property
     def extensions(self) -> Extensions:
@@ -128,6 +119,10 @@ class AccessFromHere(Access):
     target: OnThisMachine
 
     @property
+    def identity(self) -> Instance:
+        return self.target.instance
+
+    @property
     def asks_for_token(self) -> bool:
         return self.target.head.asks_for_token
 
@@ -140,11 +135,6 @@ class AccessFromHere(Access):
 
     def require(self) -> Dashboard:
         return self.target.head.require()
-
-    def submit(self, job: jobs.Submission, submission_id: str) -> None:
-        head, ray = self.target.head, self.target.environment.programs / "ray"
-        job = self.completed(job)
-        jobs.submit(self.target.shell, ray, head.url, head.environment(), job, submission_id)
 
     def workspace_password(self) -> str | None:
         return self.target.password.text()

@@ -7,20 +7,22 @@ from functools import cached_property
 
 from bootstrap import instance
 from bootstrap.errors import NotOurs
-from bootstrap.instance import Instance, Ports, configured
+from bootstrap.instance import Instance, configured
 from bootstrap.kube.api import Kube
 from bootstrap.kube.sizes import NOTHING, Size, of_cluster
-from bootstrap.settings import LONGEST_NAME, Settings
-from bootstrap.shell import Shell
+from bootstrap.settings import Settings
 from bootstrap.sources.source import Images, Source
-from bootstrap.step import Step
 from bootstrap.steps.namespace import Namespace
 from bootstrap.steps.place_bounds import PlaceBounds
 from bootstrap.steps.ray_cluster import RayCluster
-from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets.cluster_created import ClusterCreated
 from bootstrap.targets.on_kubernetes import OnKubernetes
+from rayside.connection.instance import Ports
 from rayside.errors import InvalidArgument
+from rayside.settings import LONGEST_NAME
+from rayside.steps.state_folder import StateFolder
+from rayside.steps.step import Step
+from rayside.system.shell import Shell
 
 # One operator looks after all places: that of the cluster beside which they are.
 _SHARED = ("operator-manifest", "custom-resources", "kuberay")

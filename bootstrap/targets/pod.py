@@ -13,15 +13,14 @@ from pathlib import Path
 
 from bootstrap.errors import OtherTarget
 from bootstrap.instance import Instance
-from bootstrap.shell import Shell
-from bootstrap.step import Report, Status, Step, ready
 from bootstrap.steps.machine_checks import Python
-from bootstrap.steps.ray_beside import client_environment
 from bootstrap.steps.workspace import head_folder
 from bootstrap.targets.target import Access, Target
 from rayside.errors import NotRunning
 from rayside.ray import jobs
 from rayside.ray.state import Dashboard
+from rayside.steps.step import Report, Status, Step, ready
+from rayside.system.shell import Shell
 
 
 @dataclass(frozen=True)
@@ -70,9 +69,6 @@ class PodsRay:
         dashboard.version()
         return dashboard
 
-    def environment(self) -> dict[str, str]:
-        return client_environment(self)
-
     def check(self) -> Status:
         return ready(f"Ray {self.dashboard().version()['ray_version']} at {self.url}")
 
@@ -110,6 +106,10 @@ class PodAccess(Access):
     head: PodsRay
 
     @property
+    def identity(self) -> Instance:
+        return self.head.instance
+
+    @property
     def asks_for_token(self) -> bool:
         return self.head.asks_for_token
 
@@ -125,7 +125,7 @@ class PodAccess(Access):
         return self.head.dashboard()
 
     def completed(self, job: jobs.Submission) -> jobs.Submission:
-        """Returns the job; on a Ray that others made, as its user's, with the debugger, which may lack."""
+        """Returns the job; on an existing Ray cluster with its user and the debugger."""
         user = self.head.instance.user
         job = replace(job, user=user)
         if not user or not job.debug:
@@ -142,10 +142,6 @@ class PodAccess(Access):
         )
         output = self.shell.run([str(self.head.programs / "python"), "-c", find]).out
         return tuple(filter(None, output.split("\n")))
-
-    def submit(self, job: jobs.Submission, submission_id: str) -> None:
-        ray, job = self.head.programs / "ray", self.completed(job)
-        jobs.submit(self.shell, ray, self.head.url, self.head.environment(), job, submission_id)
 
     def open_folder(self) -> str:
         return head_folder(self.require().jobs())

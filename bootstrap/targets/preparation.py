@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from bootstrap import docker_engine, instance
 from bootstrap.errors import OtherTarget
-from bootstrap.graph import dependants
 from bootstrap.instance import configured
 from bootstrap.settings import BUNDLED, TARGETS, Settings
-from bootstrap.shell import Shell
-from bootstrap.step import Step
 from bootstrap.targets.choice import choose, is_bundled, made, of_instance, of_new, of_record
 from bootstrap.targets.target import Target
 from rayside.errors import InvalidSetting
 from rayside.own_folder import require_own
+from rayside.steps.graph import dependants
+from rayside.steps.step import Step
+from rayside.system.shell import Shell
 
 if TYPE_CHECKING:
     from bootstrap.targets.kind import Kind

@@ -10,17 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from bootstrap.instance import Instance
-from bootstrap.settings import BUNDLED, Settings
-from bootstrap.shell import Shell
+from bootstrap.settings import BUNDLED, ROOT, Settings
 from bootstrap.sources.extensions import Extensions, variant
 from bootstrap.sources.source import Source
-from bootstrap.step import Step
 from bootstrap.steps.example_job import ExampleJob
 from bootstrap.steps.machine_checks import Ports
 from bootstrap.steps.ray_environment import RayEnvironment
-from rayside.ray.jobs import Submission
-from rayside.ray.state import Dashboard
+from rayside.connection import access
 from rayside.relay.config import Masking
+from rayside.settings import as_environment
+from rayside.steps.cluster_file import ClusterFile
+from rayside.steps.step import Step
+from rayside.system.shell import Shell
 
 if TYPE_CHECKING:
     from bootstrap.targets.forwarded import ForwardedAccess
@@ -47,47 +48,20 @@ class Plan:
     architecture: str = ""
 
 
-class Access(ABC):
-    """Access to the Ray of a target, once its steps are ready."""
+class Access(access.Access):
+    """Access to the Ray of a target, and to its workspace, once its steps are ready."""
 
     # The steps after which jobs can be submitted.
     needs: ClassVar[tuple[str, ...]] = ("ray",)
-
-    @property
-    @abstractmethod
-    def cluster(self) -> str:
-        """Returns the name by which `submit --json` calls the cluster."""
-
-    @property
-    def asks_for_token(self) -> bool:
-        """Returns whether Ray asks for the token in the instance's file; the relay always does."""
-        return True
 
     @abstractmethod
     def urls(self) -> dict[str, str | None]:
         """Returns the addresses of `workspace`, `dashboard` and `relay`; None for what it does without."""
 
-    @abstractmethod
-    def dashboard(self) -> Dashboard:
-        """Returns a client of Ray's dashboard, which may not answer. Raises NotRunning without a token."""
-
-    def require(self) -> Dashboard:
-        """Returns a client of Ray's dashboard, which answers. Raises NotRunning, RayDied."""
-        dashboard = self.dashboard()
-        dashboard.version()
-        return dashboard
-
-    def completed(self, job: Submission) -> Submission:
-        """Returns the job with what this Ray lacks for it. Raises what its steps raise."""
-        return job
-
-    @abstractmethod
-    def submit(self, job: Submission, submission_id: str) -> None:
-        """Submits a job, completed. Raises SubmissionFailed and what else `ray.jobs.submit` raises."""
-
-    def log(self) -> str:
-        """Returns what Ray's head has printed. Raises NotRunning."""
-        return self.require().head_log()
+    @property
+    def asks_for_token(self) -> bool:
+        """Returns whether Ray asks for the token in the instance's file; the relay always does."""
+        return True
 
     def workspace_password(self) -> str | None:
         """Returns the workspace's password; None where there is none."""
@@ -102,7 +76,7 @@ class Access(ABC):
 class Target(Plan, ABC):
     """The plan of one instance, on one kind of place where Ray runs: lists its steps.
 
-    `brings_example` says whether `up` submits the example: not to a Ray that others made.
+    `brings_example`: `up` submits the example, but not to an existing Ray cluster.
     """
 
     brings_example: bool = False
@@ -152,6 +126,24 @@ class Target(Plan, ABC):
 
     # --- what targets have in common -----------------------------------------------------
 
+    def file_for_editors(self, *, shared_files: bool) -> ClusterFile:
+        """Returns the step that writes the file by which editors find the cluster.
+
+        Of the settings, those that make the cluster are not in it: an `up` that refuses to change the
+        cluster must not change what is said of it.
+        """
+        # The record has the ports. Named here, they would be taken for those of another cluster, too.
+        own = Settings(
+            name=self.instance.name,
+            target=self.instance.target,
+            namespace=self.instance.namespace,
+            state_folder=self.settings.state_folder,
+            cache_folder=self.settings.cache_folder,
+        )
+        verbs = (str(ROOT / "invokew"),)
+        submit = (*verbs, "submit")
+        return ClusterFile(self.instance, shared_files, verbs, submit, as_environment(own))
+
     @cached_property
     def environment(self) -> RayEnvironment:
         """Returns this machine's Ray environment, whose `ray` submits jobs."""
@@ -163,8 +155,7 @@ class Target(Plan, ABC):
 
     @property
     def masking(self) -> Masking:
-        settings = self.settings
-        return Masking(settings.masked_names, settings.masked_values, settings.mask_by_value)
+        return Masking.of(self.settings)
 
     @property
     def bundle_steps(self) -> tuple[str, ...]:
@@ -203,5 +194,5 @@ class Target(Plan, ABC):
 
 def with_example(target: Target) -> list[Step]:
     """Returns the steps that make the cluster, with the example paused on it."""
-    access = target.access
-    return [*target.steps(), ExampleJob(access.dashboard, access.submit, needs=access.needs)]
+    way = target.access
+    return [*target.steps(), ExampleJob(way.dashboard, way.submit, needs=way.needs)]

@@ -13,13 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bootstrap import docker_engine, graph, step
+from bootstrap import docker_engine
 from bootstrap.bundle.manifest import IMAGES, PROGRAMS, Manifest
 from bootstrap.bundle.opened import PLATFORMS, Bundle, this_platform, this_python
 from bootstrap.bundle.signature import public_key, require_signature, require_signer, signature
 from bootstrap.delivery.baked import baked
 from bootstrap.settings import NEWEST_PYTHON, OLDEST_PYTHON, Settings
-from bootstrap.shell import Shell
 from bootstrap.sources.bundle_file import BundleFile, Wheels, require_free
 from bootstrap.steps.emulation import Emulation, absent
 from bootstrap.steps.engine import Engine
@@ -27,6 +26,8 @@ from bootstrap.steps.machine_checks import Python
 from bootstrap.targets import choice, preparation
 from rayside.console import Console
 from rayside.errors import InvalidArgument
+from rayside.steps import graph, step
+from rayside.system.shell import Shell
 
 Sign = Callable[[Manifest], bytes]
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap import graph, pip
+from bootstrap import pip
 from bootstrap.settings import (
     BYTECODE_VERSION,
     DEBUGPY_VERSION,
@@ -27,16 +27,17 @@ from bootstrap.settings import (
     RAY_VERSION,
     ROOT,
     Settings,
-    environment_name,
 )
-from bootstrap.shell import Shell
 from bootstrap.sources import digests
 from bootstrap.sources.releases import published
-from bootstrap.step import Condition, Step
 from bootstrap.steps.debian_program import program
 from bootstrap.steps.engine import Engine
 from rayside.console import Console
 from rayside.errors import InvalidArgument
+from rayside.settings import environment_name
+from rayside.steps import graph
+from rayside.steps.step import Condition, Step
+from rayside.system.shell import Shell
 
 REQUIREMENTS = ROOT / "requirements"
 BENCHMARKS = ROOT / "tests" / "bench"

@@ -16,14 +16,15 @@ from bootstrap.diagnosis.evidence import Evidence, Finding
 from bootstrap.diagnosis.explain import findings
 from bootstrap.diagnosis.gather import Gathered, gather
 from bootstrap.errors import PodNotFound
-from bootstrap.settings import DEBUGPY_VERSION, RAY_VERSION, WITH_LOGIN, Settings
-from bootstrap.shell import Shell
+from bootstrap.settings import DEBUGPY_VERSION, RAY_VERSION, Settings
 from bootstrap.targets import choice
 from bootstrap.targets.target import Target
-from bootstrap.verbs.relay_requests import paused
 from rayside.console import Console
 from rayside.errors import InvalidArgument, JobNotFound, RaysideError
 from rayside.plain import line
+from rayside.settings import WITH_LOGIN
+from rayside.system.shell import Shell
+from rayside.verbs.relay_requests import paused
 from rayside.worker.secret_names import may_be_secret_name
 
 # So many ids are named where the one that was given is not there.
@@ -47,7 +48,9 @@ def diagnose(
         hint = f"./invokew diagnose without --pod looks at the target {target.instance.target}"
         raise InvalidArgument("--pod needs a Kubernetes cluster", hint=hint)
     with console.progress(), console.work("gather", "looking at the cluster"):
-        gathered = gather(target, lambda: paused(target, everyone=True).tasks, job=job or "", pod=pod or "")
+        gathered = gather(
+            target, lambda: paused(target.access, everyone=True).tasks, job=job or "", pod=pod or ""
+        )
     submission_id = _known_job(gathered.evidence, job) if job else ""
     results = findings(gathered.evidence, job=submission_id, pod=pod or "")
     if pod:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from bootstrap import graph, step
 from bootstrap.codespaces import Codespace
 from bootstrap.given_settings import parse
 from bootstrap.labs.lesson import PROGRAMS
 from bootstrap.settings import Settings
-from bootstrap.shell import Shell
-from bootstrap.step import Appliable, Condition, Status, Step
 from bootstrap.steps.debian_program import PACKAGES, DebianProgram, program
 from bootstrap.steps.engine import installable
 from bootstrap.steps.ports_private import PortsPrivate
 from bootstrap.targets import preparation
 from rayside.console import Console
 from rayside.errors import MACHINE, RaysideError
+from rayside.steps import graph, step
+from rayside.steps.step import Appliable, Condition, Status, Step
+from rayside.system.shell import Shell
 
 
 def doctor(

@@ -16,12 +16,13 @@ from bootstrap.labs import checking, copies
 from bootstrap.labs.copies import Copy, Progress
 from bootstrap.labs.exercise import Exercise
 from bootstrap.labs.lesson import Lesson, find, lessons
-from bootstrap.settings import ROOT, Settings, as_environment
-from bootstrap.shell import Shell
+from bootstrap.settings import ROOT, Settings
 from bootstrap.targets import choice
 from rayside.console import Console
 from rayside.errors import InvalidArgument, NotRunning
 from rayside.ray.state import Dashboard
+from rayside.settings import as_environment
+from rayside.system.shell import Shell
 
 _ASKS_TO_RUN = "\nEnter runs it, s skips it, q leaves: "
 _ASKS_TO_GO_ON = "\nEnter goes on, q leaves: "

@@ -9,21 +9,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bootstrap import graph, step
 from bootstrap.bundle.manifest import Manifest
 from bootstrap.bundle.opened import Bundle, this_platform
 from bootstrap.bundle.version import this_version
-from bootstrap.lock import alone
 from bootstrap.registry import helm_values
 from bootstrap.registry.login import login_for
 from bootstrap.registry.mirrored import Sent, names, require, require_none_lost, send
 from bootstrap.registry.oras import Oras
 from bootstrap.settings import KUBERAY_VERSION, Settings
-from bootstrap.shell import Shell
 from bootstrap.sources.registry_client import RegistryClient
 from bootstrap.verbs import bundle
 from rayside.console import Console
 from rayside.errors import InvalidArgument
+from rayside.steps import graph, step
+from rayside.system.lock import alone
+from rayside.system.shell import Shell
 
 
 def fill(

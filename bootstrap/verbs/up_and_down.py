@@ -1,37 +1,34 @@
-"""Verbs `up`, `status`, `list`, `down`, `prepare` and `logs`, which concern the cluster itself."""
+"""Verbs `up`, `status`, `list`, `down` and `prepare`, which concern the cluster itself."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from bootstrap import graph
 from bootstrap.codespaces import addresses
 from bootstrap.errors import HasPlaces
-from bootstrap.graph import Timing, critical_path
-from bootstrap.instance import Instance, all_recorded, configured, names
-from bootstrap.lock import alone
+from bootstrap.instance import all_recorded, configured
 from bootstrap.settings import DEFAULT_NAME, Settings
-from bootstrap.shell import Shell
-from bootstrap.step import Condition, Status, Step
 from bootstrap.steps import example_job
 from bootstrap.targets import choice, preparation
 from bootstrap.targets.target import Target, with_example
+from rayside.connection.instance import names
 from rayside.console import Console
-from rayside.errors import INTERRUPTED, InvalidArgument, JobNotFound, RaysideError
+from rayside.errors import InvalidArgument, RaysideError
 from rayside.plain import counted
-from rayside.private_file import write_private
-from rayside.ray.records import Job, jobs_for
-
-# A cluster's folder has the timing of the last `up` in it.
-_TIMINGS = "up.json"
+from rayside.steps import graph
+from rayside.steps.graph import Timing, critical_path
+from rayside.steps.step import Condition, Step
+from rayside.system.lock import alone
+from rayside.system.shell import Shell
+from rayside.verbs import cluster_status
+from rayside.verbs.job_output import show_jobs
 
 
 def up(settings: Settings, console: Console, *, example: bool, use_context: bool = False) -> None:
@@ -58,7 +55,7 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
             timings = graph.up(steps, console, interrupt=shell.interrupt)
     wall = time.monotonic() - began
     if any(timing.changed for timing in timings):
-        write_private(instance.folder / _TIMINGS, json.dumps([timing.document() for timing in timings]))
+        cluster_status.record(instance, timings)
         _show_timings(console, steps, timings, wall)
     else:
         console.result(f"Nothing to change: all {len(steps)} steps were ready ({wall:.1f} s).")
@@ -86,43 +83,11 @@ def status(settings: Settings, console: Console, *, everyone: bool = False) -> N
     target = choice.named(settings, Shell())
     statuses = graph.check(target.steps())
     urls = addresses(target.access.urls())
-    if console.as_json:
-        steps = [{"name": name, **status.document()} for name, status in statuses.items()]
-        where = {"target": target.instance.target, "source": target.instance.source}
-        seen = {"ready": _ready(statuses), "steps": steps, "urls": urls, "timing": _timings(target.instance)}
-        console.document({**where, **seen})
+    where = {"target": target.instance.target, "source": target.instance.source}
+    if not cluster_status.show(console, target.instance, statuses, urls, **where):
         return
-    console.table(
-        ("step", "condition", "detail"),
-        [(name, status.condition.value, status.detail) for name, status in statuses.items()],
-    )
-    console.result()
-    hints: dict[str, list[str]] = {}
-    for name, status in statuses.items():
-        if status.error:
-            hints.setdefault(status.error.hint, []).append(name)
-    for hint, names_of in hints.items():
-        console.result(f"{', '.join(names_of)}: {hint}")
-    if not _ready(statuses):
-        console.result("Not ready. Next: ./invokew up")
-        return
-    ready_urls = ", ".join(f"{name} {url}" for name, url in urls.items() if url)
-    console.result(f"Ready. {ready_urls.capitalize()}")
-    _show_jobs(console, target.access.require().jobs(), target.instance.user, everyone=everyone)
+    show_jobs(console, target.access.require().jobs(), target.instance.user, everyone=everyone)
     console.result("\nNext: ./invokew debug stops in what is paused; ./invokew submit starts a job")
-
-
-def _show_jobs(console: Console, jobs: Sequence[Job], user: str, *, everyone: bool) -> None:
-    shown = jobs if everyone else jobs_for(user, jobs)
-    whose = ("user",) if user else ()
-    if shown:
-        console.result()
-        console.table(
-            ("job", "status", *whose, "program"),
-            [(job.submission_id, job.status, *(job.user for _ in whose), job.entrypoint) for job in shown],
-        )
-    if hidden := len(jobs) - len(shown):
-        console.result(f"\nJobs of others: {hidden} (--everyone lists them)")
 
 
 def list_clusters(settings: Settings, console: Console) -> None:
@@ -153,7 +118,7 @@ def _listing(settings: Settings, shell: Shell, name: str) -> dict[str, Any]:
     """Returns the cluster as `list --json` has it; one that can't be looked at has an error."""
     try:
         target = choice.of_name(settings, shell, name)
-        ready = _ready(graph.check(target.steps()))
+        ready = cluster_status.is_ready(graph.check(target.steps()))
     except RaysideError as error:
         return {"name": name, "target": None, "ready": False, "urls": {}, **error.document()}
     urls = addresses(target.access.urls())
@@ -216,44 +181,6 @@ def prepare(settings: Settings, console: Console) -> None:
         console.result("Next: ./invokew down, then ./invokew up, makes it anew")
         return
     console.result(f"{done}. Next: ./invokew up")
-
-
-def logs(settings: Settings, console: Console, *, job: str | None, follow: bool, ray: bool) -> int:
-    """Prints a job's output (default: the newest job's), or the log of Ray's head; returns the exit code.
-
-    Ctrl-C is the way to leave a log that is followed, so it ends that without a word.
-    """
-    from bootstrap.verbs.submit import followed
-
-    target = choice.existing(settings, Shell())
-    access = target.access
-    if ray:
-        console.output(access.log().rstrip("\n") + "\n")
-        return 0
-    dashboard = access.require()
-    jobs = jobs_for(target.instance.user, dashboard.jobs())
-    if not job and not jobs:
-        raise JobNotFound("no job was submitted yet", hint="./invokew submit starts the example")
-    chosen = dashboard.job(job) if job else jobs[-1]
-    name = chosen.submission_id
-    try:
-        for piece in followed(dashboard, name, console.event) if follow else [dashboard.output(name)]:
-            console.output(piece)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    return 0
-
-
-def _ready(statuses: Mapping[str, Status]) -> bool:
-    return all(status.condition is Condition.READY for status in statuses.values())
-
-
-def _timings(instance: Instance) -> list[dict[str, Any]]:
-    """Returns the timing of the last `up` that changed something; nothing where there was none."""
-    try:
-        return list(json.loads((instance.folder / _TIMINGS).read_text()))
-    except (FileNotFoundError, ValueError):
-        return []
 
 
 def _alone(settings: Settings, console: Console) -> AbstractContextManager[None]:

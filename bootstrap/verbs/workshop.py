@@ -8,12 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from bootstrap import graph
-from bootstrap.lock import alone
 from bootstrap.settings import Settings
-from bootstrap.shell import Shell
-from bootstrap.step import Step
-from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets import choice
 from bootstrap.targets.place import Place
 from bootstrap.workshop import inside
@@ -27,6 +22,11 @@ from rayside.console import Console
 from rayside.errors import InvalidArgument, NotRunning, RaysideError
 from rayside.plain import counted
 from rayside.private_file import write_private
+from rayside.steps import graph
+from rayside.steps.state_folder import StateFolder
+from rayside.steps.step import Step
+from rayside.system.lock import alone
+from rayside.system.shell import Shell
 
 # In minutes: a day.
 _LONGEST_IDLE = 1440

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bootstrap.errors import Forbidden, LowDisk, PodFailed
+from bootstrap.errors import LowDisk, PodFailed
 from bootstrap.labs.lesson import find, lessons
 from bootstrap.settings import Settings
 from bootstrap.verbs.workshop import alone_with, minutes_of, remove_places, require_place, workshop_of
@@ -19,7 +19,7 @@ from bootstrap.workshop import ending, inside
 from bootstrap.workshop.event import AT_ONCE, Workshop
 from bootstrap.workshop.pause import LOOK, Culling
 from rayside.console import Console
-from rayside.errors import InvalidArgument, NotRunning, RaysideError
+from rayside.errors import Forbidden, InvalidArgument, NotRunning, RaysideError
 from rayside.private_file import write_private
 
 # What fails when a workshop ends is tried again so often, after so many seconds.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from bootstrap import network_addresses
 from bootstrap.delivery import front_door
 from bootstrap.delivery.door_secrets import Claim, Entry, Listed, new_key
 from bootstrap.delivery.front_door import PORT, TEACHER_PORT, FrontDoor
@@ -19,8 +20,6 @@ from bootstrap.kube import operator, rights, trouble
 from bootstrap.kube.api import CORE
 from bootstrap.kube.sizes import NOTHING, Size, fit, of_nodes, placed
 from bootstrap.settings import ROOT, Settings
-from bootstrap.shell import Shell
-from bootstrap.step import Step
 from bootstrap.steps.forwards import Forwards
 from bootstrap.steps.place_bounds import DOOR
 from bootstrap.steps.ray_cluster import WorkspacePassword, paused
@@ -29,10 +28,11 @@ from bootstrap.targets.on_kubernetes import OnKubernetes
 from bootstrap.targets.place import Place
 from bootstrap.workshop import estimate
 from bootstrap.workshop.attendees import PlaceName
-from rayside import options
 from rayside.errors import MissingProgram, NotRunning
 from rayside.plain import counted
 from rayside.reach.supervisor import Forward
+from rayside.steps.step import Step
+from rayside.system.shell import Shell
 
 # So many places come up side by side: Kubernetes starts the pods of each, and each takes requests of ours.
 AT_ONCE = 8
@@ -127,7 +127,7 @@ class Workshop:
             asked = self.shell.run(["git", "-C", ROOT, "remote", "get-url", "origin"], check=False)
         except MissingProgram:
             return ""
-        return options.public_clone(asked.out.strip()) if asked.code == 0 else ""
+        return network_addresses.public_clone(asked.out.strip()) if asked.code == 0 else ""
 
     def _instances(self) -> list[Instance]:
         folder = self.base.instance.location.parent

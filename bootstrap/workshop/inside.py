@@ -15,9 +15,9 @@ from typing import Any
 
 from bootstrap.errors import PodFailed
 from bootstrap.kube import trouble
-from bootstrap.kube.api import head_selector
 from bootstrap.steps.ray_cluster import PROGRESS
 from bootstrap.targets.place import Place
+from rayside.connection.heads import head_selector
 from rayside.errors import InvalidArgument, NotRunning, RaysideError
 from rayside.plain import line
 

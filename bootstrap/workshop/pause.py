@@ -10,13 +10,13 @@ from typing import Any
 from bootstrap.delivery.door_secrets import Claim
 from bootstrap.kube import trouble
 from bootstrap.kube.api import RAY
-from bootstrap.step import Condition, Report, Status, missing, pending, ready
 from bootstrap.steps.ray_cluster import PAUSED, PAUSED_FOR, PAUSED_IDLE, PAUSED_SINCE, RESUMED, notes, paused
 from bootstrap.targets.place import Place
 from bootstrap.workshop import inside
 from bootstrap.workshop.estimate import paused_for, timestamp
 from bootstrap.workshop.event import AT_ONCE
 from rayside.errors import NotRunning, RaysideError
+from rayside.steps.step import Condition, Report, Status, missing, pending, ready
 
 # Seconds from one look of `Culling` to the next. Each runs a program in each place that somebody has.
 LOOK = 60.0

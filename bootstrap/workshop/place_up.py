@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from bootstrap import graph
-from bootstrap.lock import alone
-from bootstrap.step import Condition, Report, Status, missing, ready
 from bootstrap.targets.place import Place
 from rayside.console import Console
 from rayside.errors import RaysideError
+from rayside.steps import graph
+from rayside.steps.step import Condition, Report, Status, missing, ready
+from rayside.system.lock import alone
 
 
 class PlaceUp:

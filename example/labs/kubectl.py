@@ -10,9 +10,9 @@ from invoke.config import Config
 from bootstrap.given_settings import parse
 from bootstrap.labs.pods import kubectl
 from bootstrap.settings import ROOT, Settings
-from bootstrap.shell import Shell
 from bootstrap.targets import choice
 from rayside.errors import RaysideError
+from rayside.system.shell import Shell
 
 
 def settings() -> Settings:

@@ -6,9 +6,9 @@ import sys
 
 from kubectl import settings
 
-from bootstrap.shell import Shell
 from bootstrap.targets import choice
 from rayside.errors import JobNotFound, RaysideError
+from rayside.system.shell import Shell
 
 
 def newest(program: str) -> str:

@@ -134,7 +134,7 @@ def _spec(place: Place) -> dict[str, Any]:
 def _description(path: str, line: int, answer: Mapping[str, Any]) -> str:
     at, why = answer.get("line", line), answer.get("message")
     if not answer.get("verified"):
-        return f"{path}:{line} stops nothing yet: {why or 'no task has run that file'}"
+        return f"breakpoint at {path}:{line} waits: {why or 'no task has run that file'}"
     if why is None and at != line:
         why = f"line {line} has no code"
     return f"breakpoint at {path}:{at}" + (f" ({why})" if why else "")

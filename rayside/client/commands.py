@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rayside.dap.expressions import problem_of
+from rayside.dap.expressions import problem_of, refusal_of
 from rayside.errors import InvalidArgument
 
 
@@ -135,6 +135,20 @@ def break_option(text: str) -> Place:
     if not file.is_file():
         raise InvalidArgument(f"there is no file {file}", hint="name it from the current folder")
     return replace(place, file=str(file))
+
+
+def unknown(name: str, line: str) -> str:
+    """Returns what to say of a line whose first word is no command."""
+    # An assignment is no expression.
+    prefix = "!" if problem_of(line) else "p"
+    return f"`{name}` is no command; `{prefix} {line}` evaluates it, `help` lists the commands"
+
+
+def evaluate_option(text: str) -> str:
+    """Returns the expression that --evaluate names. Raises InvalidArgument for what no Python takes."""
+    if problem := refusal_of(text):
+        raise InvalidArgument(f"--evaluate {text!r}: {problem}", hint="as in --evaluate 'len(rows)'")
+    return text
 
 
 def usage(*, stays: bool = True) -> str:

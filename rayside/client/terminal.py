@@ -168,7 +168,7 @@ class Terminal:
         elif name in work:
             work[name]()
         else:
-            self._say(f"`{name}` is no command; `p {line.strip()}` evaluates it, `help` lists the commands")
+            self._say(commands.unknown(name, line.strip()))
 
     # --- resuming ------------------------------------------------------------------------
 

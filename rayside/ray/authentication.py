@@ -37,7 +37,8 @@ def mode(url: str) -> str:
         with requests.Session() as session:
             # Neither a proxy of the environment nor ~/.netrc has to do with it, as in `Dashboard`.
             session.trust_env = False
-            with session.get(f"{url}/api/authentication_mode", timeout=_PATIENCE, stream=True) as answer:
+            asked = f"{url}/api/authentication_mode"
+            with session.get(asked, timeout=_PATIENCE, stream=True, allow_redirects=False) as answer:
                 text = answer.raw.read(_LONGEST, decode_content=True)
                 if answer.status_code == requests.codes.not_found:
                     return DISABLED

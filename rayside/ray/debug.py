@@ -104,9 +104,17 @@ class Debug:
 
 
 def debugging(
-    debug: bool, *, post_mortem: bool, attach_timeout: float | str | None, pip_debugpy: bool
+    debug: bool,
+    *,
+    post_mortem: bool,
+    attach_timeout: float | str | None,
+    pip_debugpy: bool,
+    serve: bool = False,
 ) -> Debug | None:
-    """Returns what `submit --debug`, and the options that go with it, ask for. Raises InvalidArgument."""
+    """Returns what `submit --debug`, and the options that go with it, ask for. Raises InvalidArgument.
+
+    With `serve`, processes do not wait by default: Serve takes a replica that waits for one that failed.
+    """
     options = {
         "--post-mortem": post_mortem,
         "--attach-timeout": attach_timeout is not None,
@@ -119,7 +127,7 @@ def debugging(
         return None
     chosen = Debug(post_mortem=post_mortem, pip_debugpy=pip_debugpy)
     if attach_timeout is None:
-        return chosen
+        return replace(chosen, attach_timeout=0.0) if serve else chosen
     hint = f"choose seconds, from 0 (don't wait) to {DAY:g}"
     patience = seconds("--attach-timeout", attach_timeout, most=DAY, hint=hint)
     return replace(chosen, attach_timeout=patience)

@@ -8,34 +8,27 @@ import os
 import re
 import secrets
 import shlex
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rayside.errors import (
-    CommandFailed,
+    JobNotFound,
     MissingEntrypoint,
     MissingWorkingDir,
     NotAPackage,
+    NotRunning,
     RaysideError,
-    SubmissionFailed,
 )
-from rayside.loopback import require_own_listener
-from rayside.ray import outcome
+from rayside.ray import packages
 from rayside.ray.debug import RAISED, Debug
 from rayside.ray.job_folders import MOST_LINKS
 from rayside.ray.metadata import DEBUG, LOCAL_ROOTS, PY_MODULES, USER, USER_VARIABLE, WORKING_DIR
-from rayside.ray.runtime_env import URI, image_of, require_alone
+from rayside.ray.outcome import refusal
+from rayside.ray.runtime_env import URI, image_of, require_alone, with_files_read
 from rayside.ray.runtime_env import read as read_environment
-
-
-class Runner(Protocol):
-    """Runs a program to its end; raises CommandFailed."""
-
-    def run(self, args: Sequence[str | Path], *, env: Mapping[str, str]) -> object: ...
-
+from rayside.ray.state import Dashboard
 
 _PYTHON = re.compile(
     r"""(?:^|[\s;&|("'`])(?:[^\s"']*/)?python[\d.]*["']?(?P<options>(?:\s+-[XW]\s+\S+|\s+-[A-Za-z]+)*)(?=\s|$)"""
@@ -54,7 +47,7 @@ class Submission:
     py_modules: tuple[str, ...] = ()
     runtime_env: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
-    # What Ray reserves for the entrypoint: `entrypoint_num_cpus` and its kin, as of `JobSubmissionClient`.
+    # What Ray reserves for the entrypoint: `entrypoint_num_cpus` and its kin, as in the Jobs API.
     reserved: dict[str, Any] = field(default_factory=dict)
     # It maps a resolved path to the same by way of a symlink: working_dir or one of py_modules as it was
     # written, and what symlinks in them lead to.
@@ -62,41 +55,6 @@ class Submission:
     debug: Debug | None = None
     # The name of who submits it, where several people may debug on that Ray.
     user: str = ""
-
-    def command(self, ray: Path, url: str, submission_id: str, runtime_env: Path | None) -> list[str]:
-        """Returns Ray's own submission command, in the form that can be pasted."""
-        return [
-            *[str(ray), "job", "submit", "--address", url],
-            *self.options(submission_id, runtime_env),
-            *["--", *self.words()],
-        ]
-
-    def options(self, submission_id: str, runtime_env: Path | None) -> list[str]:
-        """Returns the options that `ray job submit` and `kubectl ray job submit` both get.
-
-        `runtime_env` is the file that `environment` was written to, where the user gave one: it
-        may hold secrets (env_vars), which an argument would show in the process list.
-        """
-        inline = ["--runtime-env-json", json.dumps(self.environment())]
-        reserved = {f"--{name.replace('_', '-')}": value for name, value in self.reserved.items()}
-        return [
-            *["--no-wait", "--submission-id", submission_id],
-            *(["--working-dir", self.working_dir] if self.working_dir else []),
-            *(["--runtime-env", str(runtime_env)] if runtime_env else inline),
-            *["--metadata-json", json.dumps(self.all_metadata())],
-            *(word for option, value in reserved.items() for word in (option, json.dumps(value))),
-        ]
-
-    def arguments(self, submission_id: str) -> dict[str, Any]:
-        """Returns the arguments of `JobSubmissionClient.submit_job`: the same as of `ray job submit`."""
-        folder = {"working_dir": self.working_dir} if self.working_dir else {}
-        return {
-            "submission_id": submission_id,
-            "entrypoint": shlex.join(self.words()),
-            "runtime_env": {**self.environment(), **folder},
-            "metadata": self.all_metadata(),
-            **self.reserved,
-        }
 
     def all_metadata(self) -> dict[str, str]:
         """Returns the metadata that Ray keeps with the job: the user's, and where its files come from."""
@@ -113,7 +71,7 @@ class Submission:
         return metadata
 
     def words(self) -> list[str]:
-        """Returns words that Ray's programs, which quote each one, make the entrypoint of again."""
+        """Returns the words whose quoted line is the entrypoint, as Ray's programs join them."""
         with contextlib.suppress(ValueError):  # Quotes in a here-document need not match.
             words = shlex.split(self.entrypoint)
             if shlex.join(words) == self.entrypoint:
@@ -230,36 +188,19 @@ def _linked(folders: Iterable[str]) -> dict[str, str]:
     return linked
 
 
-def submit(shell: Runner, ray: Path, url: str, env: dict[str, str], job: Submission, name: str) -> None:
-    """Submits `job` under the submission id `name`; Ray packs and uploads its folders.
+def submit(dashboard: Dashboard, job: Submission, name: str) -> None:
+    """Submits `job` under the submission id `name`, with its folders.
 
-    Raises SubmissionFailed with what Ray said, StrangerListens.
+    Raises SubmissionFailed with what Ray said, InvalidYaml, NotRunning, StrangerListens.
     """
-    with private_environment(job) as file:
-        command = job.command(ray, url, name, file)
-        require_own_listener(url)
-        try:
-            shell.run(command, env=env)
-        except CommandFailed as error:
-            if "already exists" in error.message:  # An earlier try got through after all.
-                return
-            raise SubmissionFailed(
-                f"Ray did not take the job: {outcome.reason(error.message)}",
-                hint=f"it was: {shlex.join(command)}",
-            ) from None
-
-
-@contextlib.contextmanager
-def private_environment(job: Submission) -> Iterator[Path | None]:
-    """Yields a file with the job's runtime_env, where the user gave one, which only its owner can read."""
-    if not job.runtime_env:
-        yield None
-        return
-    with tempfile.TemporaryDirectory(prefix="rayside-") as folder:  # mkdtemp makes it 0700.
-        file = Path(folder, "runtime_env.yaml")
-        file.touch(mode=0o600)
-        file.write_text(json.dumps(job.environment()))  # JSON is YAML.
-        yield file
+    folder = {"working_dir": job.working_dir} if job.working_dir else {}
+    runtime_env = packages.uploaded(dashboard, with_files_read({**job.environment(), **folder}))
+    dashboard.submit(shlex.join(job.words()), name, runtime_env, metadata=job.all_metadata(), **job.reserved)
+    with contextlib.suppress(NotRunning, JobNotFound):  # It may have ended, and its cluster with it.
+        taken = dashboard.job(name)
+        # Ray takes a job whose runtime_env its head then refuses, as for an address that it can't unpack.
+        if taken.status == "FAILED" and not taken.job_id and taken.exit_code is None:
+            raise refusal(taken.message)
 
 
 def new_submission_id(entrypoint: str) -> str:

@@ -1,10 +1,10 @@
-"""Explains how a job ended, or why Ray did not take it."""
+"""Errors for jobs that failed, and for jobs that Ray did not take."""
 
 from __future__ import annotations
 
 import signal
 
-from rayside.errors import JobFailed, RaysideError
+from rayside.errors import JobFailed, RaysideError, SubmissionFailed
 from rayside.plain import printed
 from rayside.ray.records import Job
 
@@ -60,8 +60,10 @@ def explain_exit(code: int) -> str:
     return f"exit code {code} ({reasons_by_code.get(code, 'as the program chose')})"
 
 
-def reason(output: str) -> str:
-    """Returns what Ray's own command gave as the reason for its failure."""
-    # Ray ends with a Python traceback whose last line is the reason.
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return lines[-1] if lines else "it gave no reason"
+def refusal(text: str) -> SubmissionFailed:
+    """Returns the error for a job that Ray did not take; `text` is Ray's, most often a traceback."""
+    lines = [line.strip() for line in printed(text).splitlines() if line.strip()]
+    return SubmissionFailed(
+        f"Ray did not take the job: {lines[-1] if lines else 'it gave no reason'}",
+        hint="correct that, then submit it again",
+    )

@@ -22,6 +22,7 @@ _Fits = Callable[[Any], bool]
 # Ray takes one of these at most, and these two beside few others only.
 _INSTALLERS, _IMAGES = ("pip", "uv", "conda"), ("container", "image_uri")
 _BESIDE_IMAGES = ("config", "env_vars")
+_CONDA_FILES = (".yaml", ".yml")
 _PATHS = ("working_dir", "py_modules", "pip", "pip.packages", "uv", "conda")
 
 
@@ -109,6 +110,31 @@ def checked(fields: Any, where: str) -> dict[str, Any]:
     return present
 
 
+def with_files_read(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields with the content of the local files that `pip`, `uv` and `conda` name.
+
+    Ray's nodes lack these files. Raises InvalidYaml.
+    """
+    changed = dict(fields)
+    for name in ("pip", "uv"):
+        value = fields.get(name)
+        if isinstance(value, str):
+            changed[name] = _lines(value)
+        elif isinstance(value, dict) and isinstance(value.get("packages"), str):
+            changed[name] = {**value, "packages": _lines(value["packages"])}
+    conda = fields.get("conda")
+    if isinstance(conda, str) and Path(conda).suffix in _CONDA_FILES:
+        changed["conda"] = yaml_file.read(Path(conda))
+    return checked(changed, "the job")
+
+
+def _lines(file: str) -> list[str]:
+    try:
+        return Path(file).read_text().strip().split("\n")
+    except (OSError, ValueError) as error:
+        raise InvalidYaml(f"the requirements file {file} can't be read: {error}", hint="correct it") from None
+
+
 def image_of(fields: Mapping[str, Any]) -> str:
     """Returns the field by which workers run in an image of their own; empty without one."""
     return next((name for name in _IMAGES if fields.get(name)), "")
@@ -159,7 +185,7 @@ def _check_path(name: str, path: Any, where: str) -> None:
         is_file, is_folder = named.is_file(), named.is_dir()
     except (OSError, ValueError, RuntimeError) as error:
         raise InvalidYaml(f"{name} in {where} is no path: {error}", hint="correct it") from None
-    is_text = name != "conda" or named.suffix in (".yaml", ".yml")
+    is_text = name != "conda" or named.suffix in _CONDA_FILES
     if not (is_code or (is_file if is_text else is_folder or not named.is_absolute())):
         what = "file" if is_text else "folder"
         raise InvalidYaml(f"{name} in {where} names a {what} that is not there: {path}", hint="correct it")

@@ -1,4 +1,4 @@
-"""Reads Ray's dashboard over HTTP: the State API and the Jobs API.
+"""Client of Ray's dashboard: the State API and the Jobs API.
 
 Sources: https://docs.ray.io/en/latest/ray-observability/reference/api.html (State API) and
 https://docs.ray.io/en/latest/cluster/running-applications/job-submission/api.html (Jobs API).
@@ -7,22 +7,20 @@ https://docs.ray.io/en/latest/cluster/running-applications/job-submission/api.ht
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import socket
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import ssl
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import requests
-from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection
-from urllib3.connectionpool import HTTPConnectionPool
 
-from rayside.errors import CredentialsRefused, JobNotFound, NotRunning
+from rayside.errors import JobNotFound, NotRunning
 from rayside.loopback import require_own
-from rayside.plain import fits_header
-from rayside.ray.authentication import expiry
+from rayside.ray.http_client import HttpClient
 from rayside.ray.metadata import USER
+from rayside.ray.outcome import refusal
 from rayside.ray.records import (
     DebuggableWorker,
     Job,
@@ -37,69 +35,17 @@ from rayside.ray.records import (
 
 # The State API gives at most so many rows in one answer (RAY_MAX_LIMIT_FROM_API_SERVER).
 MOST_ROWS = 10_000
-# Ray's tables of tasks and jobs may lag so many seconds behind what is; about 1 s was measured.
+# Seconds by which Ray's tables of tasks and jobs may lag; about 1 s was measured.
 LAG = 3.0
 _LONGEST_END = 2_000_000
 # Of so many nodes what their raylets say is read.
 _MOST_NODES = 8
+# A slow way takes its time to bring files, and Ray to begin a job, in seconds as `patience`.
+_FILES_PATIENCE = (60.0, 120.0)
 
 
-class _Known(HTTPAdapter):
-    """Sends nothing over a connection before it knows who is behind it."""
-
-    def __init__(self, trusted: Collection[int]) -> None:
-        self._trusted = trusted
-        super().__init__()
-
-    def init_poolmanager(self, *arguments: Any, **more: Any) -> None:
-        trusted = self._trusted
-
-        class Connection(HTTPConnection):
-            def connect(self) -> None:
-                super().connect()
-                try:
-                    require_own(self.sock, trusted)
-                except BaseException:
-                    self.close()
-                    raise
-
-        class Pool(HTTPConnectionPool):
-            ConnectionCls = Connection
-
-        super().init_poolmanager(*arguments, **more)
-        # Each manager has a map of its own, documented for this use.
-        self.poolmanager.pool_classes_by_scheme = {"http": Pool}
-
-
-class Dashboard:
-    """A client of one dashboard; `url` as in http://127.0.0.1:8265, `token` Ray's authentication, empty where
-    this Ray asks for none.
-
-    `patience`: seconds to connect, and for each piece of an answer. `trusted`: uids that may listen there,
-    besides this user; what is another's on this machine gets no byte, and each method raises StrangerListens.
-    Raises CredentialsRefused for what can be no token.
-    """
-
-    def __init__(
-        self,
-        url: str,
-        token: str,
-        *,
-        patience: tuple[float, float] = (2, 20),
-        trusted: Collection[int] = (),
-    ) -> None:
-        self.url, self._patience, self._trusted = url, patience, trusted
-        self._session = requests.Session()
-        # Neither a proxy nor ~/.netrc may come between us and a loopback address.
-        self._session.trust_env = False
-        self._session.mount("http://", _Known(trusted))
-        if not fits_header(token):
-            raise CredentialsRefused(
-                "Ray's token has a line break or another character that no token has",
-                hint="put the token alone into its file, or into RAY_AUTH_TOKEN",
-            )
-        if token:
-            self._session.headers["Authorization"] = f"Bearer {token}"
+class Dashboard(HttpClient):
+    """Client of the State API, the Jobs API and the store of packages."""
 
     def version(self) -> dict[str, Any]:
         """Returns Ray's version and session name. Raises NotRunning."""
@@ -156,22 +102,45 @@ class Dashboard:
         return str(self._get(f"/api/jobs/{submission_id}/logs")["logs"])
 
     def submit(
-        self, entrypoint: str, submission_id: str, runtime_env: Mapping[str, Any], *, user: str = ""
+        self,
+        entrypoint: str,
+        submission_id: str,
+        runtime_env: Mapping[str, Any],
+        *,
+        user: str = "",
+        metadata: Mapping[str, str] | None = None,
+        **reserved: Any,
     ) -> None:
-        """Submits a job of that user, whose files Ray has already. Raises NotRunning."""
+        """Submits a job of that user, whose files Ray has already.
+
+        `reserved` are the resources of the entrypoint, as `entrypoint_num_cpus`.
+        A submission id that Ray knows counts as submitted. Raises SubmissionFailed, NotRunning.
+        """
         body = {
             "entrypoint": entrypoint,
             "submission_id": submission_id,
             "runtime_env": dict(runtime_env),
-            "metadata": {USER: user} if user else {},
+            "metadata": {**(metadata or {}), **({USER: user} if user else {})},
+            **reserved,
         }
-        self._ask("POST", "/api/jobs/", json=body)
+        answer = self._answer("POST", "/api/jobs/", json=body, timeout=_FILES_PATIENCE)
+        if "already exists" not in answer.text:  # An earlier try got through after all.
+            _require_taken(answer)
 
-    def upload(self, package: bytes) -> str:
-        """Gives Ray a zip file of a folder; returns the URI for a runtime_env. Raises NotRunning."""
-        name = f"_ray_pkg_{hashlib.sha256(package).hexdigest()[:16]}.zip"
-        self._ask("PUT", f"/api/packages/gcs/{name}", data=package)
-        return f"gcs://{name}"
+    def has_package(self, name: str) -> bool:
+        """Returns whether Ray has that package, which it then keeps for some minutes. Raises NotRunning."""
+        answer = self._answer("GET", _package(name))
+        if answer.status_code not in (200, 404):
+            _require_taken(answer)
+        return answer.status_code == 200
+
+    def upload(self, name: str, file: Path) -> None:
+        """Gives Ray a package, of which the address in a runtime_env is then gcs://<name>.
+
+        Raises SubmissionFailed, NotRunning.
+        """
+        with file.open("rb") as data:
+            _require_taken(self._answer("PUT", _package(name), data=data, timeout=_FILES_PATIENCE))
 
     def stop(self, submission_id: str) -> None:
         """Asks Ray to stop a job; it does nothing to one that has ended."""
@@ -213,12 +182,20 @@ class Dashboard:
         try:
             # We open the socket ourselves, or the library would ask a proxy of the environment.
             parts = urlsplit(self.url)
-            address = parts.hostname or "", parts.port or 80
-            connection = socket.create_connection(address, timeout=self._patience[0])
-            with connection:
+            is_secure = parts.scheme == "https"
+            address = parts.hostname or "", parts.port or (443 if is_secure else 80)
+            with contextlib.ExitStack() as opened:
+                connection = opened.enter_context(
+                    socket.create_connection(address, timeout=self._patience[0])
+                )
                 require_own(connection, self._trusted)
+                if is_secure:  # The library would not encrypt what goes over a socket of ours.
+                    context = ssl.create_default_context(cafile=requests.utils.DEFAULT_CA_BUNDLE_PATH)
+                    secured = context.wrap_socket(connection, server_hostname=parts.hostname)
+                    connection = opened.enter_context(secured)
                 connection.settimeout(None)
-                stream = websocket.create_connection(url, header=header, socket=connection)
+                # A redirect would get the token, too.
+                stream = websocket.create_connection(url, header=header, socket=connection, redirect_limit=0)
                 while piece := stream.recv():
                     yield str(piece)
         except (websocket.WebSocketException, OSError) as error:
@@ -320,26 +297,11 @@ class Dashboard:
         answer = self._get(f"/api/v0/{resource}", parameters)
         return list(answer["data"]["result"]["result"])
 
-    def _get(self, path: str, parameters: Iterable[tuple[str, str]] = ()) -> Any:
-        return self._ask("GET", path, params=list(parameters))
 
-    def _ask(self, method: str, path: str, **more: Any) -> Any:
-        try:
-            answer = self._session.request(method, self.url + path, timeout=self._patience, **more)
-            answer.raise_for_status()
-            return answer.json() if answer.content else None
-        except requests.HTTPError as error:
-            why = f"failed: {error}"
-            if error.response.status_code in (401, 403):
-                _, _, token = str(self._session.headers.get("Authorization", "")).partition(" ")
-                why = f"refuses our token{expiry(token) or ': it is another Ray'}"
-            raise NotRunning(f"the dashboard at {self.url} {why}", hint="./invokew doctor") from None
-        except requests.ReadTimeout:
-            raise NotRunning(
-                f"the dashboard at {self.url} gave no answer within {self._patience[1]:g} s",
-                hint="./invokew logs --ray says more",
-            ) from None
-        except (requests.RequestException, ValueError):
-            raise NotRunning(
-                f"no Ray dashboard answers at {self.url}", hint="./invokew up starts one"
-            ) from None
+def _package(name: str) -> str:
+    return f"/api/packages/gcs/{name}"
+
+
+def _require_taken(answer: requests.Response) -> None:
+    if not answer.ok:
+        raise refusal(answer.text)

@@ -217,10 +217,10 @@ class EditorConnection:
             self._tell(*end(text, reason, self._exchange.restart))
         elif reason == RELAY_GONE:
             text = "The cluster is there again without its debug relay, so this session ends."
-            self._tell(*end(f"{text} ./invokew up begins a relay; then attach again.", reason))
+            self._tell(*end(f"{text} `connect`, in a clone `up`, begins a relay; then attach again.", reason))
         else:
             text = f"The cluster was not reached for {_time(patience.lost)}, so this session ends."
-            self._tell(*end(f"{text} ./invokew status shows when it is there again.", reason))
+            self._tell(*end(f"{text} `status` shows when it is there again.", reason))
         await asyncio.wait({reading}, timeout=_GOODBYE)
 
     async def _relay_again(self, reading: asyncio.Task[None]) -> str:

@@ -69,7 +69,7 @@ CAPABILITIES: Message = {
 
 REFUSED: dict[str, str] = {
     "launch": 'the relay starts no program: write "request": "attach" in this configuration, with `token`;'
-    " then start the job with ./invokew submit --debug",
+    " then start the job with `submit --debug`",
     "restart": "a Ray cluster is not restarted from here: submit the job again",
     "restartFrame": "Python can't run a frame again from its start",
     "terminate": "a killed worker has its task run again: cancel the job instead",

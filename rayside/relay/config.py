@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from rayside.settings import Settings
 from rayside.worker.secret_names import SecretNames
 
 # In a pod these say what is masked: the file is in the image.
@@ -33,6 +34,11 @@ class Masking:
     values: str = ""
     by_value: bool = False
     token: str = field(default="", repr=False)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Masking:
+        """Returns the rules that the settings have."""
+        return cls(settings.masked_names, settings.masked_values, settings.mask_by_value)
 
     @property
     def is_on(self) -> bool:

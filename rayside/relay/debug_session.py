@@ -264,7 +264,7 @@ class DebugSession:
             self._told_of_others = True
             self._current.say(
                 f"Jobs of {some_of(users)} are left out here: `everyone` of a launch configuration shows "
-                "them, and so does ./invokew debug --everyone."
+                "them, and so does `debug --everyone`."
             )
 
     def attached_to(self, worker: Worker) -> None:

@@ -271,7 +271,7 @@ class Editor:
         lines, self.lines_left_out = self.lines_left_out, 0
         self.say(
             f"{lines:,} lines were left out here, for this editor did not take them in time, or its"
-            " connection was lost. What tasks print is all in the job's own output: ./invokew logs"
+            " connection was lost. What tasks print is all in the job's own output: `logs` shows it."
         )
 
 

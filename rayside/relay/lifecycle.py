@@ -260,7 +260,7 @@ class Lifecycle:
         self._editor.say(
             f"{worker.debuggee.title} has {has} package `rayside`, and this relay version {PROTOCOL}:"
             " here debugpy's own breakpoints, stacks, variables and steps have to do. A job of"
-            " `./invokew submit --debug` also has cheap breakpoints, hits counted over all tasks, prints,"
+            " `submit --debug` also has cheap breakpoints, hits counted over all tasks, prints,"
             " `ray.task` in conditions, steps into tasks, and comparing."
         )
 

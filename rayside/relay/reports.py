@@ -113,10 +113,10 @@ def left_out_line(left_out: Sequence[tuple[str, int]], submissions: Collection[s
 
 
 def logs_command(submissions: Collection[str]) -> str:
-    """Returns the logs_command that shows all that these jobs have printed."""
+    """Returns the verb that shows all that these jobs have printed."""
     names = set(submissions)
     job = f" --job {names.pop()}" if len(names) == 1 and all(map(_SUBMISSION.fullmatch, names)) else ""
-    return f"./invokew logs{job}"
+    return f"`logs{job}`"
 
 
 # So many reports of one debuggee may be answered at a time: each of its threads waits for its own.

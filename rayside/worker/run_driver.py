@@ -25,6 +25,10 @@ from .debug_config import change
 HOST = "127.0.0.1"
 # Files beside the one that is written: the debugger's token, and Ray's.
 TOKEN, RAYS_TOKEN = "token", "ray-token"
+_NO_DASHBOARD = (
+    "no task or actor stops: this Ray has no dashboard, by which the debugger finds them; leave"
+    " include_dashboard=False out of ray.init"
+)
 # Seconds for the program to end once `rayside run` is gone.
 _ENDING = 10.0
 
@@ -58,6 +62,8 @@ def begin(
 
     def joined(there: bool) -> None:
         told["dashboard"] = _dashboard() if there else ""
+        if there and not told["dashboard"]:
+            attach.say(_NO_DASHBOARD)
         tell()
 
     if alive is not None:

@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from bootstrap.step import until
 from rayside.ray.state import Dashboard
+from rayside.waiting import until
 from tests.bench.local import paired, to_stop
 from tests.integration.conftest import Rayside, apart
 from tests.integration.their_ray import TheirRay, their_ray

@@ -26,15 +26,17 @@ import docker
 import psutil
 import requests
 
-from bootstrap import graph, step
 from bootstrap.delivery.baked import NodeImage, baked
-from bootstrap.settings import ROOT, Settings, environment_name
-from bootstrap.shell import Shell
+from bootstrap.settings import ROOT, Settings
 from bootstrap.sources.source import Source
 from bootstrap.steps.kind_cluster import containers
 from bootstrap.targets.kind import Kind
+from rayside import waiting
 from rayside.console import Console
 from rayside.ray.state import Dashboard
+from rayside.settings import environment_name
+from rayside.steps import graph
+from rayside.system.shell import Shell
 from tests.targets import kind_target
 
 RUNS = 3
@@ -131,7 +133,7 @@ def wait_for(workspace: str, dashboard: Dashboard) -> None:
         except Exception:
             return False
 
-    if not step.until(answers_and_paused, bool, PATIENCE):
+    if not waiting.until(answers_and_paused, bool, PATIENCE):
         raise SystemExit("the example was not paused in time")
 
 

@@ -18,9 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bootstrap.settings import ROOT, environment_name
+from bootstrap.settings import ROOT
 from rayside.dap.client import STOP_IN_USER_CODE, Client
 from rayside.dap.framing import Decoder, encode
+from rayside.settings import environment_name
 
 RUNS = 11
 KEYS = ("command", "event")

@@ -9,9 +9,9 @@ from pathlib import Path
 from playwright.sync_api import expect
 
 from bootstrap.settings import ROOT
-from bootstrap.step import until
-from bootstrap.verbs.relay_requests import paused
 from rayside.dap.paused_task import PausedTask
+from rayside.verbs.relay_requests import paused
+from rayside.waiting import until
 from tests.browser.workbench import Workbench
 from tests.browser.workspace import Workspace
 from tests.patience import PATIENCE
@@ -151,7 +151,9 @@ def paused_example(workspace: Workspace, folder: Path = EXAMPLE.parent) -> tuple
         job = workspace.dashboard.job(name)
         # In its first second a task may still bear the name of the one that its worker ran before.
         return [
-            task for task in paused(workspace.target).tasks if task.task == TASK and task.job_id == job.job_id
+            task
+            for task in paused(workspace.target.access).tasks
+            if task.task == TASK and task.job_id == job.job_id
         ]
 
     (task,) = until(paused_tasks, bool, PATIENCE)
@@ -241,7 +243,7 @@ def see_what_all_do(
     expect(workbench.tab("busy.py")).to_have_attribute("aria-selected", "true")
     expect(workbench.page.locator(".statusbar")).to_contain_text(f"Ln {line}, Col 1")
     # It went on meanwhile.
-    assert not paused(workspace.target).tasks
+    assert not paused(workspace.target.access).tasks
 
 
 def stop_three_by_the_gutter(
@@ -264,13 +266,21 @@ def stop_three_by_the_gutter(
     answer = workbench.evaluate("product")
     assert answer.startswith("product  in 3 stopped tasks: 12 to 56, median 30"), answer
     assert all(room in answer for room in ROOMS)
-    picture("compared")
     for room in ROOMS:
         _go_to(workbench, room)
         workbench.press("Continue")
         expect(workbench.thread(room, "Paused")).to_have_count(0)
     assert workspace.ended(name).status == "SUCCEEDED"
     assert "areas [12, 30, 56]" in workspace.dashboard.output(name)
+
+
+def compare_ranks(workbench: Workbench, name: str, picture: Callable[[str], None]) -> None:
+    """Compares a value over the eight tasks of a job that was submitted with `WAIT`, which stay stopped."""
+    _debug(workbench, name, "ranks.py", 7)
+    expect(workbench.thread("train_rank", "Paused")).to_have_count(8)
+    workbench.choose(workbench.thread("Ray cluster"))
+    workbench.evaluate("loss")
+    picture("compared")
 
 
 def follow_a_call_and_a_fork(workspace: Workspace, workbench: Workbench, name: str) -> None:

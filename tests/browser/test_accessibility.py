@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from bootstrap.step import until
+from rayside.waiting import until
 from tests.browser.conftest import Open
 from tests.browser.stories import BREAKPOINT, EXAMPLE, paused_example
 from tests.browser.workbench import Workbench

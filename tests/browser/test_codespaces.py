@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from bootstrap.step import until
+from rayside.waiting import until
 from tests.browser.conftest import brought_up
 from tests.browser.stories import debug_the_example
 from tests.browser.workbench import chromium

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from bootstrap.step import until
+from rayside.waiting import until
 from tests.browser.conftest import Open
 from tests.browser.stories import EXAMPLE, paused_example
 from tests.browser.workbench import Workbench, log_in, started, tab

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from bootstrap.labs.copies import Copy, Progress
 from bootstrap.labs.lesson import lessons
-from bootstrap.step import until
+from rayside.waiting import until
 from tests.browser.conftest import Open
 from tests.browser.labs import Walkthrough
 from tests.browser.workbench import Workbench

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from bootstrap.step import until
 from rayside.dap.one_request import ask
 from rayside.event_loop import background_loop
 from rayside.reach.supervisor import Forward, Port
+from rayside.waiting import until
 from tests.browser.conftest import Open
 from tests.browser.stories import EXAMPLE, TASK, paused_example, stop_in
 from tests.browser.test_faults import machine_settings

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from bootstrap.step import Condition, until
 from bootstrap.steps.workspace import SOURCE, WorkspaceFiles, healthz
+from rayside.steps.step import Condition
+from rayside.waiting import until
 from tests.browser.workbench import Workbench, log_in, ready, tab
 from tests.integration.conftest import free_ports
 from tests.patience import PATIENCE

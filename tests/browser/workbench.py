@@ -22,7 +22,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from bootstrap.step import until
+from rayside.waiting import until
 from tests.patience import PATIENCE
 
 # What a machine with two busy cores may need for one click to show; a quiet one takes a tenth of it.

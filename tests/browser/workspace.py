@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 from playwright.sync_api import Browser, StorageState
 
-from bootstrap.step import until
 from bootstrap.targets.target import Target
 from rayside.ray.records import Job
 from rayside.ray.state import Dashboard
+from rayside.waiting import until
 from tests.browser.workbench import Workbench, log_in, ready, tab
 from tests.integration.conftest import Rayside, stop_jobs
 from tests.patience import PATIENCE

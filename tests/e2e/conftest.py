@@ -17,14 +17,13 @@ import pytest
 from docker.models.containers import Container
 from docker.models.volumes import Volume
 
-from bootstrap import processes
 from bootstrap.kube.api import Kube
-from bootstrap.lock import alone
 from bootstrap.settings import ROOT, Settings
-from bootstrap.step import until
-from bootstrap.steps import marks
 from bootstrap.steps.kind_cluster import LABEL, made_as
 from bootstrap.targets.kind import Kind
+from rayside.system import marks, processes
+from rayside.system.lock import alone
+from rayside.waiting import until
 from tests import npm
 from tests.integration.conftest import Rayside, apart
 from tests.targets import kind_target

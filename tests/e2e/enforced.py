@@ -13,10 +13,11 @@ from collections.abc import Iterator
 import pytest
 
 from bootstrap.delivery.front_door import PORT as DOOR_PORT
-from bootstrap.kube.api import CORE, head_selector
-from bootstrap.step import until
+from bootstrap.kube.api import CORE
 from bootstrap.steps.place_bounds import DOOR
 from bootstrap.steps.ray_cluster import DASHBOARD_PORT, WORKSPACE_PORT
+from rayside.connection.heads import head_selector
+from rayside.waiting import until
 from tests.e2e import test_workshop
 from tests.e2e.conftest import NAME, kube, node_of, target
 from tests.e2e.test_kind_stack import kubectl

@@ -13,10 +13,10 @@ import pytest
 
 from bootstrap.errors import BuildFailed
 from bootstrap.settings import DEBIAN_SUITE
-from bootstrap.shell import Shell
 from bootstrap.sources.base_image import KEYRING, BaseImage
-from bootstrap.step import Condition
 from rayside.errors import MissingProgram
+from rayside.steps.step import Condition
+from rayside.system.shell import Shell
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -19,14 +19,15 @@ from urllib.parse import quote
 import pytest
 
 from bootstrap import docker_engine
-from bootstrap.errors import Forbidden
 from bootstrap.kube import operator, rights
-from bootstrap.kube.api import CORE, RAY, Kube, head_selector
+from bootstrap.kube.api import CORE, RAY, Kube
 from bootstrap.kube.rights import Rule
 from bootstrap.settings import ROOT
-from bootstrap.step import until
 from bootstrap.steps import kind_cluster
 from bootstrap.steps.package_index import FOLDER
+from rayside.connection.heads import head_selector
+from rayside.errors import Forbidden
+from rayside.waiting import until
 from tests.e2e.conftest import NAME
 from tests.e2e.conftest import kube as kube_of
 from tests.e2e.test_kind_stack import DEFINITIONS, RIGHTS, allow, kubectl

@@ -22,10 +22,11 @@ from typing import Any
 import docker
 import pytest
 
-from bootstrap.settings import ROOT, Settings, environment_name
-from bootstrap.shell import Shell
+from bootstrap.settings import ROOT, Settings
 from bootstrap.sources.base_image import BaseImage
 from bootstrap.sources.image_build import ImageBuild, certificates
+from rayside.settings import environment_name
+from rayside.system.shell import Shell
 from tests import npm
 from tests.checkout import check_out
 from tests.conftest import FIGURE

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from bootstrap.kube.api import CORE, RAY, Kube, path_of
-from bootstrap.step import until
+from rayside.waiting import until
 from tests.e2e.conftest import target
 from tests.failures.failure import missed
 from tests.failures.pods import FAILURES, LABEL, documents

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import requests
 
-from bootstrap.kube.api import Kube, head_selector
-from bootstrap.kube.heads import to_pod
-from bootstrap.shell import Shell
-from bootstrap.step import Condition
+from bootstrap.kube.api import Kube
 from bootstrap.steps.forwards import Forwards
+from rayside.connection.heads import head_selector, to_pod
 from rayside.errors import NotRunning
 from rayside.reach.programs import Kubectl
 from rayside.reach.supervisor import Forward, forwarded
+from rayside.steps.step import Condition
+from rayside.system.shell import Shell
 from tests.e2e.conftest import NAME, target
 from tests.integration.conftest import Rayside, free_ports
 from tests.patience import PATIENCE

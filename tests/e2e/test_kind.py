@@ -13,8 +13,8 @@ import yaml
 
 from bootstrap.kube.rayjob.document import object_name
 from bootstrap.settings import ROOT
-from bootstrap.step import until
 from bootstrap.steps.kind_cluster import containers
+from rayside.waiting import until
 from tests.e2e.conftest import NAME, kube, target
 from tests.integration.conftest import Rayside
 from tests.patience import PATIENCE

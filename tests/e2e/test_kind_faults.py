@@ -10,7 +10,7 @@ import docker
 import psutil
 import pytest
 
-from bootstrap.step import until
+from rayside.waiting import until
 from tests.e2e.conftest import NAME, forwarder, kube, target, traces
 from tests.integration.conftest import Rayside
 

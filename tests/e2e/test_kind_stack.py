@@ -15,19 +15,21 @@ from typing import Any
 import pytest
 import yaml
 
-from bootstrap.errors import Drifted, FieldConflict, Forbidden
-from bootstrap.graph import check, down
-from bootstrap.graph import up as make
-from bootstrap.instance import Instance, Ports
+from bootstrap.errors import FieldConflict
+from bootstrap.instance import Instance
 from bootstrap.kube import operator
 from bootstrap.kube.api import CORE, RAY, Kube
 from bootstrap.kube.kubeconfig import entries
 from bootstrap.settings import KUBERAY_VERSION
-from bootstrap.step import Condition, Step, until
 from bootstrap.steps.forwards import Forwards
 from bootstrap.steps.kuberay import CustomResources, KubeRay, OperatorManifest
 from bootstrap.steps.ray_cluster import KubeRayToken, RayCluster, WorkspacePassword
-from rayside.errors import CredentialsRefused
+from rayside.connection.instance import Ports
+from rayside.errors import CredentialsRefused, Drifted, Forbidden
+from rayside.steps.graph import check, down
+from rayside.steps.graph import up as make
+from rayside.steps.step import Condition, Step
+from rayside.waiting import until
 from tests.e2e.conftest import kube as kube_of
 from tests.e2e.conftest import make_namespace, target
 from tests.integration.bootstrap.test_forwards import Quiet

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import NotSolved
-from bootstrap.kube.api import head_selector
 from bootstrap.labs import checking
 from bootstrap.labs.copies import Copy
 from bootstrap.labs.exercise import Exercise
 from bootstrap.labs.lesson import Lesson, find, lessons
 from bootstrap.labs.pods import Pods
 from bootstrap.settings import POD
+from rayside.connection.heads import head_selector
 from tests.e2e.conftest import NAME, target, terminal
 from tests.integration.conftest import Rayside, stop_jobs
 

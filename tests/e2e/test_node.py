@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import docker
 from docker.models.containers import Container
 
-from bootstrap.step import until
+from rayside.waiting import until
 from tests.e2e.conftest import target
 from tests.integration.conftest import Rayside
 

@@ -14,9 +14,9 @@ from docker.models.containers import Container
 
 from bootstrap.delivery.loaded import listed_in
 from bootstrap.kube.api import CORE, Kube, path_of
-from bootstrap.shell import Shell
 from bootstrap.sources.references import full_name
-from bootstrap.step import until
+from rayside.system.shell import Shell
+from rayside.waiting import until
 from tests.e2e.conftest import target
 from tests.e2e.test_kind_faults import assert_mended
 from tests.e2e.test_rayjob import placed, pod

@@ -28,10 +28,11 @@ from bootstrap.registry.address import Address
 from bootstrap.registry.login import Login, login_for
 from bootstrap.registry.oras import Oras
 from bootstrap.settings import Settings
-from bootstrap.shell import Shell
 from bootstrap.sources.registry_client import RegistryClient
-from bootstrap.step import Condition, until
 from bootstrap.steps.registry_in_nodes import NodeRegistries, StandIn, Trusted
+from rayside.steps.step import Condition
+from rayside.system.shell import Shell
+from rayside.waiting import until
 from tests.bundles import layer
 from tests.e2e.conftest import gateway_of, make_namespace, node_of, target
 from tests.e2e.test_rayjob import placed, pod

@@ -12,20 +12,20 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import ImageMissing, NamespaceTerminating, NotReady, PodFailed, WrongArchitecture
+from bootstrap.errors import ImageMissing, NamespaceTerminating, PodFailed, WrongArchitecture
 from bootstrap.kube import trouble
 from bootstrap.kube.api import RAY, Kube
-from bootstrap.kube.heads import to_pod
 from bootstrap.kube.rayjob.document import for_standing_cluster, own_head_selector, problem
 from bootstrap.kube.rayjob.kubectl_ray import KubectlRay
 from bootstrap.settings import ROOT
-from bootstrap.step import until
 from bootstrap.steps.package_index import PackageIndex, rayjob_with_it
-from rayside.errors import RaysideError, SubmissionFailed
+from rayside.connection.heads import to_pod
+from rayside.errors import NotReady, RaysideError, SubmissionFailed
 from rayside.ray import jobs
 from rayside.ray.metadata import WORKING_DIR
 from rayside.ray.state import Dashboard
 from rayside.reach.supervisor import forwarded
+from rayside.waiting import until
 from tests.e2e.conftest import make_namespace, target
 from tests.failures.pods import FOREIGN
 from tests.instances import instance

@@ -152,9 +152,7 @@ def cluster(user: User) -> User:
 
 @pytest.mark.gate
 def test_the_readme_does_what_it_says_from_its_first_line_to_the_removal(user: User) -> None:
-    first, own, where, removal = [
-        block for block in docs_commands.run_on_local() if block.document == "README.md"
-    ]
+    first, own, removal = [block for block in docs_commands.run_on_local() if block.document == "README.md"]
     shown = user.follow(first)
     assert user.json("status")["ready"] is True
     assert [task["task"] for task in user.json("breakpoints")] == ["estimate"]
@@ -167,8 +165,6 @@ def test_the_readme_does_what_it_says_from_its_first_line_to_the_removal(user: U
     assert "statistics.py:8" in shown
     assert "counts as false" not in shown
     assert "ended: SUCCEEDED" in shown
-
-    user.follow(where)
 
     user.follow(removal)
     assert user.rayside.processes() == []

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from bootstrap.kube.api import head_selector
 from bootstrap.settings import ROOT
-from bootstrap.step import until
+from rayside.connection.heads import head_selector
 from rayside.dap.one_request import ask
 from rayside.errors import RequestFailed
+from rayside.waiting import until
 from tests.e2e.conftest import NAME, kube, target
 from tests.integration import stranger
 from tests.integration.conftest import Rayside

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +15,12 @@ from typing import Any
 import pytest
 import requests
 
-from bootstrap.kube.api import CORE, RAY, Kube, head_selector
+from bootstrap.kube.api import CORE, RAY, Kube
 from bootstrap.kube.rights import WORKSPACE_POD
-from bootstrap.settings import RAY_VERSION
-from bootstrap.step import until
+from bootstrap.settings import RAY_VERSION, ROOT
+from rayside.connection.heads import head_selector
 from rayside.ray.state import Dashboard
+from rayside.waiting import until
 from tests.e2e.conftest import kube as kube_of
 from tests.e2e.conftest import make_namespace, target, terminal, with_kubectl
 from tests.e2e.test_kind_stack import allow, kubectl
@@ -99,6 +102,14 @@ def in_the_api(kube: Kube) -> dict[str, list[str]]:
     return {kind: sorted(item["metadata"]["name"] for item in kube.items(f"{path}/{kind}")) for kind in kinds}
 
 
+def package(user: Rayside, *words: str) -> subprocess.CompletedProcess[str]:
+    """Runs the program `rayside` with the user's settings."""
+    command = [sys.executable, "-m", "rayside.cli", *words]
+    return subprocess.run(
+        command, cwd=ROOT, env=user.environment, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
 @pytest.mark.gate
 @pytest.mark.timeout(900)
 def test_one_who_may_only_forward_debugs_two_pods_and_leaves_nothing(
@@ -116,6 +127,9 @@ def test_one_who_may_only_forward_debugs_two_pods_and_leaves_nothing(
     bring = ["up", "--context", "few", "--namespace", theirs.namespace]
     done = user.run(*bring)
     assert (done.returncode, 'resources: ["pods"], verbs: ["list"]' in done.stderr) == (4, True), done.stderr
+    connect = ["connect", "--context", "few", "--namespace", theirs.namespace]
+    done = package(user, *connect)
+    assert (done.returncode, 'resources: ["pods"], verbs: ["list"]' in done.stderr) == (4, True), done.stderr
     allow(up, theirs.namespace, *RIGHTS[:2])
     assert until(lambda: "pods/portforward" in user.run(*bring).stderr, bool, 60)
     assert not folder.exists()
@@ -126,15 +140,24 @@ def test_one_who_may_only_forward_debugs_two_pods_and_leaves_nothing(
     try:
         assert until(lambda: user.run(*bring, timeout=300).returncode == 0, bool, 60), user.run(*bring).stderr
         assert "Nothing to change" in user.run("up").stdout
+        stop_where_asked(user, tmp_path)
+    finally:
+        done = user.run("down")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not folder.exists()
+    assert in_the_api(theirs) == before
+    # The package does the same, by the user's kubectl.
+    try:
+        done = package(user, *connect)
+        assert done.returncode == 0, done.stdout + done.stderr
         document = both_stop(user, tmp_path)
         dashboard = Dashboard(user.json("status")["urls"]["dashboard"], "")
         pods = {row["worker_id"]: row["ip"] for row in dashboard.table("workers")}
         assert len({pods[stop["worker_id"]] for stop in document["stopped"]}) == 2
         actors = dashboard.table("actors", ("state", "DEAD"))
         assert [actor["name"].startswith("rayside-relay-") for actor in actors] == [True]
-        stop_where_asked(user, tmp_path)
     finally:
-        done = user.run("down")
+        done = package(user, "disconnect")
     assert done.returncode == 0, done.stdout + done.stderr
     assert not folder.exists()
     assert in_the_api(theirs) == before

@@ -33,7 +33,6 @@ from bootstrap.settings import (
     ROOT,
     Settings,
 )
-from bootstrap.shell import Shell
 from bootstrap.sources.base_image import BaseImage
 from bootstrap.sources.bundle_file import BundleFile, Wheels
 from bootstrap.sources.image_build import LABEL, ImageBuild
@@ -41,7 +40,9 @@ from bootstrap.sources.pulled_image import FOREIGN
 from bootstrap.sources.purge import names_of_ours
 from bootstrap.sources.releases import Releases
 from bootstrap.sources.upstream import upstream
-from bootstrap.step import Appliable, Condition, until
+from rayside.steps.step import Appliable, Condition
+from rayside.system.shell import Shell
+from rayside.waiting import until
 from tests.integration.vsix import without_asking
 from tests.patience import PATIENCE
 from tests.registries import served, with_oras

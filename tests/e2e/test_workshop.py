@@ -24,10 +24,11 @@ import pytest
 from playwright.sync_api import expect
 
 from bootstrap.kube import trouble
-from bootstrap.kube.api import CORE, RAY, head_selector
+from bootstrap.kube.api import CORE, RAY
 from bootstrap.kube.sizes import NOTHING, millicores, octets, of_pod
-from bootstrap.settings import environment_name
-from bootstrap.step import until
+from rayside.connection.heads import head_selector
+from rayside.settings import environment_name
+from rayside.waiting import until
 from tests.browser.stories import expect_example_stopped
 from tests.browser.workbench import Workbench, chromium, ready, tab
 from tests.conftest import FIGURE

@@ -16,7 +16,7 @@ import pytest
 from bootstrap.kube.api import CORE, Kube
 from bootstrap.kube.contents import held
 from bootstrap.kube.rights import Rule
-from bootstrap.step import until
+from rayside.waiting import until
 from tests.documented_rights import documented
 from tests.e2e.conftest import kube as kube_of
 from tests.e2e.conftest import make_namespace

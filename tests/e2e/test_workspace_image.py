@@ -19,11 +19,12 @@ from docker.models.containers import Container
 
 from bootstrap.labs.lesson import lessons
 from bootstrap.settings import Settings
-from bootstrap.shell import Shell
 from bootstrap.sources.base_image import BaseImage
 from bootstrap.sources.built_here import packages
 from bootstrap.sources.image_build import ImageBuild, certificates
-from bootstrap.step import Condition, Step, until
+from rayside.steps.step import Condition, Step
+from rayside.system.shell import Shell
+from rayside.waiting import until
 from tests.at_once import AT_ONCE
 from tests.conftest import FIGURE
 from tests.integration.vsix import vsix, without_asking

@@ -40,8 +40,7 @@ class Failure:
 
     def row(self) -> str:
         """Returns its row of the table in docs/internals/diagnose.md."""
-        says = f"{self.what}: … {self.why} …" if self.why else self.what
-        return f"| {self.produced} | `{self.id}` | {_plain(says)} |"
+        return f"| {self.produced} | `{self.id}` |"
 
 
 def missed(failures: Iterable[Failure], findings: Sequence[dict[str, Any]]) -> str:
@@ -54,8 +53,3 @@ def missed(failures: Iterable[Failure], findings: Sequence[dict[str, Any]]) -> s
 def _general(what: str) -> str:
     """Returns a sentence without how often it happened, which is not the same at any two moments."""
     return re.sub(r"\d+ times", "so many times", what)
-
-
-def _plain(text: str) -> str:
-    """Returns a text as Markdown's tables show it."""
-    return text.replace("|", "\\|").replace("<", "\\<").replace("*", "\\*").replace("_", "\\_")

@@ -19,7 +19,7 @@ HEADINGS = {"## On one machine": jobs.FAILURES, "## On Kubernetes": pods.FAILURE
 
 def table(failures: Sequence[Failure]) -> str:
     """Returns the table of these failures."""
-    head = "| how it is produced | id | what `diagnose` says |\n| --- | --- | --- |\n"
+    head = "| how it is produced | id |\n| --- | --- |\n"
     return head + "".join(f"{failure.row()}\n" for failure in failures)
 
 

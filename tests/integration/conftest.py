@@ -19,14 +19,15 @@ from typing import Any, TypeVar
 import psutil
 import pytest
 
-from bootstrap.settings import ROOT, Settings, environment_name
-from bootstrap.step import until
+from bootstrap.settings import ROOT, Settings
 from bootstrap.targets.local import Local
 from rayside.console import Console
 from rayside.dap.channel import Channel
 from rayside.dap.client import Client
 from rayside.ray.state import Dashboard
 from rayside.relay import configuration, fan_out
+from rayside.settings import environment_name
+from rayside.waiting import until
 from tests import npm
 from tests.integration.frozen import noticed, stacks
 from tests.patience import PATIENCE

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.machine import installed
-from bootstrap.step import until
+from rayside.waiting import until
 from tests.integration.conftest import free_ports
 
 HOST = "their-head"

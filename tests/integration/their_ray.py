@@ -14,14 +14,14 @@ from pathlib import Path
 
 import psutil
 
-from bootstrap import processes
 from bootstrap.settings import FIRST_RAY_WITH_TOKENS, OLDEST_RAY, RAY_VERSION, ROOT, Settings
-from bootstrap.shell import Shell
-from bootstrap.step import until
 from bootstrap.steps.ray_environment import LOCK_FILE, START_FILE, RayEnvironment
 from rayside.console import Console
 from rayside.errors import NotRunning
 from rayside.ray.state import Dashboard
+from rayside.system import processes
+from rayside.system.shell import Shell
+from rayside.waiting import until
 from tests.integration.conftest import free_ports
 
 # Every process of it has this in its environment.

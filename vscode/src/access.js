@@ -44,7 +44,7 @@ class Access {
   async askForToken() {
     const token = await vscode.window.showInputBox({
       title: "Ray's Token",
-      prompt: "The text in the file that ./invokew up names. Leave it empty to use that file again.",
+      prompt: "The text in the file that ./invokew up or rayside connect names. Leave it empty to use that file again.",
       password: true,
       ignoreFocusOut: true,
     });

@@ -87,7 +87,7 @@ function launchRelay(config, known) {
   if (config.tokenFile) {
     throw new ClusterError("the launch configuration names a tokenFile: set rayBreakpoints.tokenFile in your own settings instead");
   }
-  if (!known) throw new ClusterError("no Ray cluster was found: run ./invokew up, or set its address in the settings");
+  if (!known) throw new ClusterError("no Ray cluster was found: run ./invokew up or rayside connect, or set its address in the settings");
   const named = config.relay ? relayAddress(config.relay) : known;
   const alike = (host) => (host === "localhost" ? "127.0.0.1" : host);
   if (alike(named.host) === alike(known.host) && named.port === known.port) return known;

@@ -15,7 +15,7 @@ const STOPPING = 10_000;
 // Why a session ended for good that a forward led to its relay; what VS Code is asked to begin again it begins itself.
 const LOST = {
   "way-lost": "The cluster was not reached any more, so the debug session has ended.",
-  "relay-gone": "The cluster is there without its debug relay, so the debug session has ended. Run ./invokew up where you ran it before.",
+  "relay-gone": "The cluster is there without its debug relay, so the debug session has ended. Run ./invokew up or rayside connect again, where you ran it before.",
   "forward-ended": "Rayside's forward to the cluster has ended, and the debug session with it.",
 };
 const WAITING = "The connection to the cluster is lost. The debugger attaches again by itself when it is back.";
@@ -208,7 +208,7 @@ class Debugging {
   async #explain(error) {
     const down = error instanceof RelayError && error.kind === "down";
     const text = down
-      ? `${sentence(error.message)} Where you ran ./invokew up, run it again: it repairs what is missing.`
+      ? `${sentence(error.message)} Where you ran ./invokew up or rayside connect, run it again: it repairs what is missing.`
       : sentence(error.message);
     const choices = down ? ["Open Settings"] : ["Set Token", "Open Settings"];
     const chosen = await vscode.window.showErrorMessage(text, ...choices);

@@ -21,7 +21,7 @@ async function runScript(uri, { access, debugging, memory }) {
   const file = await saved(uri ?? vscode.window.activeTextEditor?.document.uri);
   if (!file) return;
   const cluster = await access.cluster();
-  if (!cluster) throw new ClusterError("no Ray cluster was found: run ./invokew up first");
+  if (!cluster) throw new ClusterError("no Ray cluster was found: run ./invokew up or rayside connect first");
   const token = await access.token(cluster);
   const folder = vscode.workspace.getWorkspaceFolder(vscode.Uri.file(file));
   const workingDir = await workingDirOf(file, folder?.uri.fsPath, memory);

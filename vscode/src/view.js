@@ -92,7 +92,7 @@ class View {
 function messageOf(seen, paused) {
   if (seen.state === "nowhere" && seen.problem) return `${sentence(seen.problem)} Correct it and look again.`;
   if (seen.problem && seen.cluster && !TROUBLE.has(seen.state)) {
-    const repairs = "Where you ran ./invokew up, run it again: it repairs what is missing.";
+    const repairs = "Where you ran ./invokew up or rayside connect, run it again: it repairs what is missing.";
     return `${sentence(seen.problem)} Which tasks are paused is as it was last seen. ${repairs}`;
   }
   if (seen.state === "seen" && !paused) {

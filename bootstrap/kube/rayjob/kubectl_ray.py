@@ -11,23 +11,29 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bootstrap import processes
-from bootstrap.errors import NotReady
 from bootstrap.kube.api import RAY, Kube, require_namespace
 from bootstrap.kube.rayjob import document
 from bootstrap.kube.rayjob.watcher import Watcher
-from bootstrap.shell import Shell, printable
-from bootstrap.step import until
-from rayside.errors import ClusterUnreachable, CommandFailed, JobNotFound, RaysideError, SubmissionFailed
+from rayside.errors import (
+    ClusterUnreachable,
+    CommandFailed,
+    JobNotFound,
+    NotReady,
+    RaysideError,
+    SubmissionFailed,
+)
 from rayside.loopback import require_own_listener, without_proxy
 from rayside.ray import jobs
 from rayside.ray.runtime_env import checked
 from rayside.ray.state import Dashboard
+from rayside.system import processes
+from rayside.system.shell import Shell, printable
+from rayside.waiting import until
 
 # Marks kubectl-ray and the `ray` that it runs, so that both are found when they have to be ended.
 _MARK = "RAYSIDE_SUBMISSION"
@@ -92,7 +98,8 @@ class KubectlRay:
             elif self._by_kubectl_ray(sent, job, url, env, watcher):
                 return
             watcher.wait()
-            jobs.submit(self.shell, self.ray_programs / "ray", url, env, job, submission_id)
+            token = token_file.read_text().strip() if asks_for_token else ""
+            jobs.submit(Dashboard(url, token), job, submission_id)
         except BaseException:
             self._remove(watcher)
             raise
@@ -122,7 +129,7 @@ class KubectlRay:
         failed = None
         with (
             tempfile.TemporaryDirectory(prefix="rayside-") as folder,
-            jobs.private_environment(job) as runtime_env,
+            _private_environment(job) as runtime_env,
         ):
             manifest = Path(folder, "rayjob.json")
             manifest.write_text(json.dumps(rayjob))
@@ -145,11 +152,20 @@ class KubectlRay:
     def command(
         self, manifest: Path, job: jobs.Submission, submission_id: str, url: str, runtime_env: Path | None
     ) -> list[str]:
-        """`manifest` is the RayJob's file, `runtime_env` that of `jobs.private_environment`."""
+        """`manifest` is the RayJob's file, `runtime_env` that of the job's runtime_env.
+
+        It may hold secrets (env_vars), which an argument would show in the process list.
+        """
+        inline = ["--runtime-env-json", json.dumps(job.environment())]
+        reserved = {f"--{name.replace('_', '-')}": value for name, value in job.reserved.items()}
         return [
             *[str(self.program), "job", "submit", "--filename", str(manifest)],
             *[*self.kube.options, "--namespace", self.kube.namespace, "--address", url],
-            *job.options(submission_id, runtime_env),
+            *["--no-wait", "--submission-id", submission_id],
+            *(["--working-dir", job.working_dir] if job.working_dir else []),
+            *(["--runtime-env", str(runtime_env)] if runtime_env else inline),
+            *["--metadata-json", json.dumps(job.all_metadata())],
+            *(word for option, value in reserved.items() for word in (option, json.dumps(value))),
             # It joins the words with spaces and splits them again: quoted once more, as one.
             *["--", printable(job.words())],
         ]
@@ -218,6 +234,19 @@ class KubectlRay:
         return SubmissionFailed(
             f"the job was not submitted: {_reason(error.message)}", hint="./invokew status shows what is left"
         )
+
+
+@contextlib.contextmanager
+def _private_environment(job: jobs.Submission) -> Iterator[Path | None]:
+    """Yields a file with the job's runtime_env, where the user gave one, which only its owner can read."""
+    if not job.runtime_env:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="rayside-") as folder:  # mkdtemp makes it 0700.
+        file = Path(folder, "runtime_env.yaml")
+        file.touch(mode=0o600)
+        file.write_text(json.dumps(job.environment()))  # JSON is YAML.
+        yield file
 
 
 def _without_folders(environment: Mapping[str, Any]) -> dict[str, Any]:

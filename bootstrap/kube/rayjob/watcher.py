@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bootstrap.errors import NamespaceTerminating, NotReady, OperatorNotRunning, PodFailed
+from bootstrap.errors import NamespaceTerminating, OperatorNotRunning, PodFailed
 from bootstrap.kube import operator, trouble
 from bootstrap.kube.api import CORE, Kube, require_namespace
 from bootstrap.kube.rayjob import document
-from rayside.errors import ClusterUnreachable, RaysideError, SubmissionFailed
+from rayside.errors import ClusterUnreachable, NotReady, RaysideError, SubmissionFailed
 from rayside.private_file import write_private
 
 # Seconds between two looks, and how long KubeRay may take to name the cluster; 1 to 2 s were seen.

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bootstrap import step
 from bootstrap.labs.exercise import PATIENCE, Exercise
 from rayside import yaml_file
 from rayside.dap.one_request import ask
 from rayside.plain import printed
+from rayside.steps import step
 
 TARGETS = ("local", "kind", "pod")
 

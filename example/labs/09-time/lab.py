@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bootstrap import step
 from bootstrap.labs import lab_packages
 from bootstrap.labs.exercise import PATIENCE, Exercise, Run
 from rayside.plain import printed
+from rayside.steps import step
 
 TARGETS = ("local", "kind")
 _TASKS = 4

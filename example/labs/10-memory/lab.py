@@ -9,8 +9,8 @@ from pathlib import Path
 
 from bootstrap.labs import lab_packages
 from bootstrap.labs.exercise import Exercise, Run
-from bootstrap.shell import Shell
 from rayside.plain import printed
+from rayside.system.shell import Shell
 
 TARGETS = ("local", "kind")
 # MiB. The leak is about 90 between the first batch of pages and the last; what the allocator keeps is less.

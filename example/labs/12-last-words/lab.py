@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from bootstrap.kube.api import head_selector
 from bootstrap.labs.exercise import Exercise
 from bootstrap.labs.pods import Pods
+from rayside.connection.heads import head_selector
 
 TARGETS = ("kind",)
 # What was not held open is gone within the second after its program has written its file.

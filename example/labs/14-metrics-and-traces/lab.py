@@ -13,11 +13,11 @@ from typing import Any
 
 import yaml
 
-from bootstrap import step
 from bootstrap.labs.exercise import PATIENCE, Exercise
-from bootstrap.shell import Shell
 from rayside import yaml_file
 from rayside.errors import CommandFailed
+from rayside.steps import step
+from rayside.system.shell import Shell
 
 # On Kubernetes a Prometheus belongs into the cluster, where it reaches every pod.
 TARGETS = ("local",)

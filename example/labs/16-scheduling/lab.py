@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bootstrap import step
 from bootstrap.labs.exercise import PATIENCE, Exercise
+from rayside.steps import step
 
 TARGETS = ("local", "kind", "pod")
 _SEEN = {

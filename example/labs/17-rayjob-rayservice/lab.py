@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 
 import requests
 
-from bootstrap import step
-from bootstrap.kube.api import CORE, RAY, Kube, head_selector
+from bootstrap.kube.api import CORE, RAY, Kube
 from bootstrap.labs.exercise import PATIENCE, Exercise
-from bootstrap.targets.cluster_job import ClusterJob, attach_options
 from bootstrap.targets.forwarded import ForwardedAccess
 from rayside import yaml_file
 from rayside.client.scripted import run_sync
+from rayside.connection.heads import head_selector
 from rayside.dap.additions import ALWAYS
+from rayside.steps import step
+from rayside.verbs.cluster_job import ClusterJob, attach_options
 
 TARGETS = ("kind",)
 

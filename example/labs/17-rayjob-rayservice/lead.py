@@ -10,9 +10,9 @@ from pathlib import Path
 sys.path.append(str(Path.cwd()))  # It is run in the clone.
 
 from bootstrap.given_settings import parse
-from bootstrap.settings import ENVIRONMENT_PREFIX
-from bootstrap.shell import Shell
 from bootstrap.targets import choice
+from rayside.settings import ENVIRONMENT_PREFIX
+from rayside.system.shell import Shell
 
 given = {
     name.removeprefix(ENVIRONMENT_PREFIX).lower(): value

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bootstrap import step
 from bootstrap.kube.api import RAY, Kube
 from bootstrap.kube.rayjob import document
 from bootstrap.labs.exercise import PATIENCE, Exercise
 from rayside.ray import jobs
 from rayside.ray.state import Dashboard
+from rayside.steps import step
 
 TARGETS = ("kind",)
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bootstrap import step
 from bootstrap.diagnosis.causes import why_no_runtime_env
 from bootstrap.kube import trouble
 from bootstrap.kube.api import CORE, Kube
@@ -17,6 +16,7 @@ from bootstrap.labs.exercise import PATIENCE, Exercise
 from bootstrap.labs.pods import LABEL, Pods
 from rayside import yaml_file
 from rayside.errors import RaysideError
+from rayside.steps import step
 
 TARGETS = ("kind",)
 

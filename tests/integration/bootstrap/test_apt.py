@@ -20,9 +20,9 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import AptBusy
-from bootstrap.shell import Shell
 from bootstrap.steps import apt
 from rayside.errors import CommandFailed
+from rayside.system.shell import Shell
 from tests.patience import PATIENCE
 
 pytestmark = [

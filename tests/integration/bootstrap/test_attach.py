@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.step import until
+from rayside.waiting import until
 from tests.integration.conftest import Rayside
 
 # Ray sends a class of a module by its name: who attaches lacks the module.

@@ -19,16 +19,16 @@ from bootstrap.bundle.manifest import Manifest
 from bootstrap.bundle.opened import Bundle, write
 from bootstrap.bundle.signature import public_key, require_signature, signature
 from bootstrap.errors import BadBundle
-from bootstrap.graph import check, up
 from bootstrap.settings import Settings
-from bootstrap.shell import Shell
 from bootstrap.sources.bundle_origin import RECORD
 from bootstrap.sources.bundled import bundled
 from bootstrap.targets import choice
 from bootstrap.verbs.bundle import _signing
 from rayside.errors import CommandFailed, InvalidArgument, InvalidSetting, MissingProgram
+from rayside.steps.graph import check, up
+from rayside.system.shell import Shell
 from tests.bundles import minisign_keys, small
-from tests.unit.bootstrap.test_graph import Diary
+from tests.unit.rayside.test_graph import Diary
 
 pytestmark = pytest.mark.skipif(not shutil.which("minisign"), reason="minisign is not on this machine")
 COMMENT = "Rayside bundle"

@@ -17,8 +17,8 @@ import psutil
 import pytest
 import requests
 
-from bootstrap.step import until
 from rayside.ray.records import ENDED
+from rayside.waiting import until
 from tests.failures.failure import missed
 from tests.failures.jobs import (
     BEGIN,

@@ -29,13 +29,13 @@ import pytest
 from bootstrap.download import Download
 from bootstrap.errors import BadChecksum, BuildFailed, DownloadFailed
 from bootstrap.settings import KUBERAY_VERSION, ROOT, Settings
-from bootstrap.shell import Shell
 from bootstrap.sources import digests, go
 from bootstrap.sources.reachable import unreachable
 from bootstrap.sources.releases import Releases, published
 from bootstrap.sources.upstream import upstream
-from bootstrap.step import Appliable, Condition
 from rayside.errors import RaysideError
+from rayside.steps.step import Appliable, Condition
+from rayside.system.shell import Shell
 from tests.at_once import AT_ONCE
 from tests.http_servers import answering, says
 from tests.integration.vsix import without_asking

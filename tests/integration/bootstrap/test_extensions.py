@@ -16,8 +16,8 @@ from bootstrap.errors import BadChecksum, DownloadFailed
 from bootstrap.settings import Settings
 from bootstrap.sources.digests import RECORDED
 from bootstrap.sources.extensions import Extensions, published, variant
-from bootstrap.step import Condition
 from rayside.errors import InvalidSetting
+from rayside.steps.step import Condition
 from tests.at_once import AT_ONCE
 from tests.integration.vsix import Gallery, gallery, vsix
 

@@ -20,20 +20,20 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bootstrap import processes
-from bootstrap.errors import Forbidden
-from bootstrap.graph import up
 from bootstrap.kube.api import Kube
 from bootstrap.kube.refusal import forbidden
-from bootstrap.shell import Shell
-from bootstrap.step import Condition, Step, until
 from bootstrap.steps.forwards import Forwards
 from rayside.dap.framing import Decoder, encode
-from rayside.errors import ClusterUnreachable, NotRunning, PortTaken
+from rayside.errors import ClusterUnreachable, Forbidden, NotRunning, PortTaken
 from rayside.event_loop import background_loop
 from rayside.reach import run, supervisor
 from rayside.reach.programs import Kubectl
 from rayside.reach.supervisor import Forward, Port, forwarded
+from rayside.steps.graph import up
+from rayside.steps.step import Condition, Step
+from rayside.system import processes
+from rayside.system.shell import Shell
+from rayside.waiting import until
 from tests.integration.conftest import free_ports
 from tests.integration.scripted_kubectl import SELECTOR, Pod, ScriptedKubectl, scripted_kubectl
 from tests.patience import PATIENCE

@@ -33,9 +33,10 @@ import pytest
 
 from bootstrap.delivery.door_secrets import Entry, Listed
 from bootstrap.settings import ROOT, Settings
-from bootstrap.shell import Shell
 from bootstrap.sources.go import Go, front_door
-from bootstrap.step import Condition, until
+from rayside.steps.step import Condition
+from rayside.system.shell import Shell
+from rayside.waiting import until
 from tests.checkout import check_out
 from tests.conftest import FIGURE
 from tests.http_servers import answering, body_of

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from bootstrap.settings import GO_VERSION
-from bootstrap.shell import Shell
 from bootstrap.sources.go import Go, GoPrograms
-from bootstrap.step import Condition
+from rayside.steps.step import Condition
+from rayside.system.shell import Shell
 
 
 @pytest.fixture(scope="module")

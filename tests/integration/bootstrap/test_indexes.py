@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.shell import Shell
 from bootstrap.sources.indexes import debian_mirror, package_indexes
+from rayside.system.shell import Shell
 
 pytestmark = pytest.mark.gate
 

@@ -19,7 +19,7 @@ import pytest
 from bootstrap import pip
 from bootstrap.bundle.opened import this_python
 from bootstrap.bundle.version import this_version
-from bootstrap.shell import Shell
+from rayside.system.shell import Shell
 from tests.bundles import small
 from tests.checkout import check_out
 

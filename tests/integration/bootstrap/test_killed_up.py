@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from bootstrap import graph
 from bootstrap.settings import ROOT
 from rayside.console import Console
+from rayside.steps import graph
 from tests.integration.conftest import Rayside
 
 # Where it is killed: when a step starts, before its check; in the middle of its apply, at the note
@@ -84,13 +84,12 @@ def test_the_last_up_ends_ready(rayside: Rayside) -> None:
 
 if __name__ == "__main__":
     from bootstrap import given_settings, settings
-    from bootstrap.shell import Shell
     from bootstrap.targets import choice
     from bootstrap.targets.target import with_example
+    from rayside.settings import environment_name
+    from rayside.system.shell import Shell
 
-    given = {
-        key: os.environ.get(settings.environment_name(key)) for key in settings.Settings.__dataclass_fields__
-    }
+    given = {key: os.environ.get(environment_name(key)) for key in settings.Settings.__dataclass_fields__}
     target = choice.choose(given_settings.parse(given), Shell())
     graph.up(with_example(target), Killer(*sys.argv[1:]))
     Console().event("was not killed")

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
-from bootstrap.errors import FieldConflict, Forbidden, NotReady
-from bootstrap.graph import up
+from bootstrap.errors import FieldConflict
 from bootstrap.kube.api import Kube
-from bootstrap.step import Report, Status, pending
-from rayside.errors import ClusterUnreachable, CredentialsRefused, NotRunning
+from rayside.errors import ClusterUnreachable, CredentialsRefused, Forbidden, NotReady, NotRunning
+from rayside.steps.graph import up
+from rayside.steps.step import Report, Status, pending
 from tests.http_servers import answering, body_of, says
 from tests.integration.bootstrap.test_forwards import Quiet
 

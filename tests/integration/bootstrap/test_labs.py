@@ -13,9 +13,9 @@ import pytest
 from bootstrap.labs.copies import Copy, Progress
 from bootstrap.labs.lesson import Lesson, lessons
 from bootstrap.settings import ROOT, Settings
-from bootstrap.step import until
 from bootstrap.verbs import labs as verbs
 from rayside.console import Console
+from rayside.waiting import until
 from tests.integration.conftest import Rayside
 from tests.learner import new_learner
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.settings import ROOT
-from bootstrap.step import until
 from bootstrap.verbs.development import again
+from rayside.waiting import until
 from tests.integration.conftest import free_ports
 
 pytestmark = pytest.mark.gate
@@ -64,7 +64,7 @@ def project(tmp_path: Path) -> Project:
             file = tmp_path / "tests" / name
             file.parent.mkdir()
             (file.parent / "__init__.py").touch()
-            head = "import os, pathlib, pytest, time\nfrom bootstrap.step import until\n"
+            head = "import os, pathlib, pytest, time\nfrom rayside.waiting import until\n"
             file.write_text(f"{head}HERE, FILE = pathlib.Path({str(marks)!r}), {called!r}\n{code}")
         return tmp_path
 

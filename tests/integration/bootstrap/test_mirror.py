@@ -21,30 +21,30 @@ from bootstrap.bundle.manifest import IMAGES
 from bootstrap.bundle.opened import Bundle, this_platform, this_python, write
 from bootstrap.bundle.version import this_version
 from bootstrap.errors import BadBundle, LowDisk, NotMirrored, RegistryRefused, RegistryUnreachable
-from bootstrap.graph import check, up
 from bootstrap.registry import oras as client_program
 from bootstrap.registry.address import Address
 from bootstrap.registry.mirrored import fetch, listed, send
 from bootstrap.registry.oras import Oras
 from bootstrap.settings import Settings
-from bootstrap.shell import Shell
 from bootstrap.sources import bundle_origin
 from bootstrap.sources import bundled as sources_bundled
 from bootstrap.sources.bundle_origin import RECORD
 from bootstrap.sources.bundled import bundled
 from bootstrap.sources.checked_bundle import FetchedBundle
 from bootstrap.sources.registry_client import RegistryClient
-from bootstrap.step import Condition
 from bootstrap.verbs import bundle as bundles
 from bootstrap.verbs import mirror
 from rayside.console import Console
 from rayside.errors import InvalidArgument, InvalidSetting, MissingProgram, RaysideError
+from rayside.steps.graph import check, up
+from rayside.steps.step import Condition
+from rayside.system.shell import Shell
 from tests.bundles import small
 from tests.http_servers import Answer, answering, body_of, says
 from tests.integration.connect_proxy import connect_proxy
 from tests.integration.self_signed import self_signed
 from tests.registries import PASSWORD, USER, Served, logged_in, private, served, with_oras
-from tests.unit.bootstrap.test_graph import Diary
+from tests.unit.rayside.test_graph import Diary
 
 pytestmark = [pytest.mark.gate, pytest.mark.usefixtures("oras")]
 

@@ -21,8 +21,8 @@ from bootstrap import pip
 from bootstrap.diagnosis.causes import why_no_runtime_env
 from bootstrap.errors import BadChecksum, NoNetwork
 from bootstrap.settings import Settings
-from bootstrap.shell import Shell
 from bootstrap.steps.package_index import FOLDER, PackageIndex, trusted
+from rayside.system.shell import Shell
 from tests.instances import instance
 from tests.integration.connect_proxy import ConnectProxy, connect_proxy
 from tests.package_index import PASSWORD, Served, served, wheel
@@ -184,11 +184,11 @@ class Here:
         self.lock(hashlib.sha256(file.read_bytes()).hexdigest())
         self.configuration = {"index-url": index.url(), "cert": str(index.authority), "retries": "1"}
         if tool == "uv":
-            real = Path(sys.executable).with_name("uv")
-            script = folder / "uv"
-            note = f'printf "%s\\n" "$@" > {shlex.quote(str(self.called))}'
-            script.write_text(f'#!/bin/sh\n{note}\nexec {shlex.quote(str(real))} "$@"\n')
-            script.chmod(0o755)
+            note = f'printf "%s\\n" "$@" > {shlex.quote(str(self.called))}\n'
+            for name, before in {"uv": note, "python": ""}.items():
+                real, script = Path(sys.executable).with_name(name), folder / name
+                script.write_text(f'#!/bin/sh\n{before}exec {shlex.quote(str(real))} "$@"\n')
+                script.chmod(0o755)
 
     def lock(self, digest: str, package: str = "thing") -> None:
         self.lock_file.write_text(f"{package}==1.5 --hash=sha256:{digest}\n")

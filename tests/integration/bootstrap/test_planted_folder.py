@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 import tasks
-from bootstrap import processes
 from bootstrap.instance import configured
 from bootstrap.verbs import development
+from rayside.system import processes
 from tests.integration.bootstrap.test_strangers import recording
 from tests.integration.conftest import Rayside, apart
 

@@ -13,9 +13,9 @@ import pytest
 
 from bootstrap.errors import BadChecksum, NoNetwork
 from bootstrap.settings import ROOT
-from bootstrap.shell import Shell
-from bootstrap.step import Condition
 from bootstrap.steps.ray_environment import RayEnvironment
+from rayside.steps.step import Condition
+from rayside.system.shell import Shell
 
 SMALL = "websocket-client"
 
@@ -43,7 +43,8 @@ def test_it_is_made_once_and_is_named_by_what_it_is_made_of(environment: RayEnvi
     assert environment.check().condition is Condition.MISSING
     environment.apply(silent)
     assert environment.check().condition is Condition.READY
-    subprocess.run([environment.programs / "python", "-c", "import websocket"], check=True)
+    # A job's runtime_env may have a `pip`, for which Ray starts the one of this environment.
+    subprocess.run([environment.programs / "python", "-c", "import websocket, pip"], check=True)
     environment.lock_file.write_text(environment.lock_file.read_text() + "# other\n")
     # It is named once; another command sees what has changed.
     assert replace(environment).check().condition is Condition.MISSING
@@ -53,7 +54,7 @@ def test_one_that_was_killed_half_way_is_made_anew_and_its_builder_ended(
     environment: RayEnvironment,
 ) -> None:
     build = (
-        "import sys; from pathlib import Path; from bootstrap.shell import Shell;"
+        "import sys; from pathlib import Path; from rayside.system.shell import Shell;"
         "from bootstrap.steps.ray_environment import RayEnvironment;"
         "RayEnvironment(Shell(), Path(sys.argv[1]), Path(sys.argv[2])).apply(lambda t: print(t, flush=True))"
     )

@@ -12,11 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bootstrap import processes, shell
-from bootstrap.shell import Shell
-from bootstrap.step import until
 from rayside.errors import CommandFailed, Interrupted, MissingProgram
 from rayside.ports import port_holder
+from rayside.system import processes, shell
+from rayside.system.shell import Shell
+from rayside.waiting import until
 from tests.at_once import AT_ONCE
 
 pytestmark = pytest.mark.gate
@@ -89,14 +89,14 @@ def test_a_spawned_process_outlives_its_parent_and_is_found_by_mark_and_ended(tm
     value = str(tmp_path)
     log = tmp_path / "a log"
     spawn = (
-        "import os, sys; from pathlib import Path; from bootstrap.shell import Shell\n"
+        "import os, sys; from pathlib import Path; from rayside.system.shell import Shell\n"
         "code = 'import subprocess, sys, time; "
         'subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env={}); '
         "print(1, flush=True); time.sleep(600)'\n"
         "print(Shell().spawn([sys.executable, '-c', code], env={**os.environ, 'RS_MARK': sys.argv[1]},"
         " log=Path(sys.argv[2])))\n"
     )
-    root = Path(shell.__file__).parent.parent
+    root = Path(shell.__file__).parents[2]
     done = subprocess.run(
         [*python(spawn), value, str(log)], cwd=root, capture_output=True, text=True, check=True
     )

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from bootstrap import processes
 from bootstrap.instance import configured
 from bootstrap.kube.api import Kube
 from rayside import loopback
@@ -28,6 +27,7 @@ from rayside.event_loop import background_loop
 from rayside.own_folder import make_own
 from rayside.ray import jobs
 from rayside.ray.state import Dashboard
+from rayside.system import processes
 from tests.http_servers import answering, says
 from tests.integration.conftest import Rayside, apart, free_ports
 from tests.targets import local_target
@@ -165,8 +165,7 @@ def test_no_verb_sends_a_byte_to_a_stranger_at_the_relays_port(folders: Path, wo
 
 
 @as_root
-def test_programs_that_we_start_are_not_sent_to_a_stranger_either(folders: Path, tmp_path: Path) -> None:
-    """`ray job submit` connects by itself, so who listens is checked right before it is started."""
+def test_a_job_is_not_sent_to_a_stranger_either(folders: Path, tmp_path: Path) -> None:
     rayside = cluster(folders, "local")
     target = rayside.target
     job = jobs.Submission("true", str(tmp_path), (), {})
@@ -335,9 +334,7 @@ def test_a_jobs_output_does_not_come_through_a_proxy(proxy: list[str]) -> None:
     assert proxy == []
 
 
-def test_rays_own_program_uses_no_proxy_for_the_dashboard(
-    proxy: list[str], folders: Path, tmp_path: Path
-) -> None:
+def test_a_job_is_submitted_without_a_proxy(proxy: list[str], folders: Path, tmp_path: Path) -> None:
     rayside = cluster(folders, "local")
     with recording(rayside.settings.dashboard_port) as (_, requests):
         target = rayside.target

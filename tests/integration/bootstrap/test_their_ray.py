@@ -14,11 +14,10 @@ import psutil
 import pytest
 import requests
 
-from bootstrap import processes
 from bootstrap.settings import FIRST_RAY_WITH_TOKENS, OLDEST_RAY
-from bootstrap.step import until
-from bootstrap.steps import marks
 from rayside.ray.state import Dashboard
+from rayside.system import marks, processes
+from rayside.waiting import until
 from tests.http_servers import answering, says
 from tests.integration.conftest import Rayside
 from tests.integration.sshd import HOST, sshd

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -69,6 +72,21 @@ def test_breakpoints_lists_the_paused_task(up: Rayside) -> None:
     assert set(paused) == {"worker_id", "node_ip", "pid", "job_id", "task", "since"}
     assert paused["task"] == "estimate"
     assert psutil.pid_exists(paused["pid"])
+
+
+def test_the_package_debugs_it_too_and_leaves_its_making_to_the_clone(up: Rayside) -> None:
+    def package(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "rayside.cli", *words]
+        return subprocess.run(
+            command, cwd=ROOT, env=up.environment, capture_output=True, text=True, check=False
+        )
+
+    assert json.loads(package("breakpoints", "--json").stdout) == up.json("breakpoints")
+    status = json.loads(package("status", "--json").stdout)
+    assert (status["target"], status["ready"]) == ("local", True)
+    for verb in ("connect", "disconnect"):
+        done = package(verb)
+        assert (done.returncode, "made in a clone of Rayside" in done.stderr) == (2, True), done.stderr
 
 
 def test_a_second_up_changes_nothing_and_says_so(up: Rayside) -> None:

@@ -17,15 +17,18 @@ import psutil
 import pytest
 import requests
 
-from bootstrap import graph, processes
 from bootstrap.errors import NoNetwork
-from bootstrap.settings import Settings
-from bootstrap.shell import Shell
-from bootstrap.step import Condition
-from bootstrap.steps import marks
-from bootstrap.steps.workspace import FOLDER, WorkspaceFiles
+from bootstrap.settings import ROOT, Settings
+from bootstrap.sources.extensions import OWN
+from bootstrap.sources.vsix import UNIVERSAL, read
+from bootstrap.steps.workspace import FOLDER, SOURCE, WorkspaceFiles
 from bootstrap.targets.local import Local
 from rayside.console import Console
+from rayside.errors import USAGE
+from rayside.steps import graph
+from rayside.steps.step import Condition
+from rayside.system import marks, processes
+from rayside.system.shell import Shell
 from tests.integration.conftest import Rayside, apart, of_each
 from tests.integration.listeners import listeners
 from tests.integration.vsix import vsix
@@ -325,3 +328,26 @@ def test_open_leads_to_the_files_of_the_newest_job(workspace: Workspace, tmp_pat
     error = rayside.json("open", code=4)["error"]
     assert error["id"] == "not-running"
     assert "the browser workspace does not run: port" in error["message"]
+
+
+def test_vsix_makes_a_file_that_an_editor_installs(tmp_path: Path) -> None:
+    output = tmp_path / "out put" / "ours.vsix"
+
+    def made(*options: str) -> subprocess.CompletedProcess[str]:
+        command = [str(ROOT / "invokew"), "vsix", *options]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+
+    refused = made("--output", str(output), "--json")
+    assert (refused.returncode, json.loads(refused.stdout)["error"]["id"]) == (USAGE, "invalid-argument")
+    output.parent.mkdir()
+    done = made("--output", str(output), "--json")
+    version = json.loads((OWN / "package.json").read_text())["version"]
+    assert json.loads(done.stdout) == {"file": str(output), "version": version}, done.stderr
+    assert (read(output).id, read(output).platform) == ("rayside.ray-breakpoints", UNIVERSAL)
+    assert list(output.parent.iterdir()) == [output]
+    assert f"code --install-extension {tmp_path / 'ray-breakpoints.vsix'}\n" in made().stdout
+    # The option of code-server that does it is the one of `code`.
+    installed, files = tmp_path / "installed", local_target().workspace_files
+    install: list[str | Path] = [SOURCE / "install-extensions", files.folder, installed, output]
+    subprocess.run(install, capture_output=True, timeout=60, check=True)
+    assert [folder.name for folder in installed.glob("rayside.*")] == [f"rayside.ray-breakpoints-{version}"]

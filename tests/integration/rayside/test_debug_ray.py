@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from bootstrap.settings import ROOT
-from bootstrap.step import until
 from rayside.client.terminal import PROMPT
 from rayside.dap.client import Client
+from rayside.waiting import until
 from tests.integration.conftest import Rayside, stop_jobs
 from tests.integration.crowd import debug_a_crowd
 from tests.integration.screen import Screen

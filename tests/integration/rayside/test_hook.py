@@ -16,13 +16,13 @@ from typing import Any
 import psutil
 import pytest
 
-from bootstrap.step import until
-from bootstrap.steps.relay import LocalRelay
 from rayside.dap.client import Client
 from rayside.ray import jobs
 from rayside.ray.debug import Debug
 from rayside.ray.job_processes import announced
 from rayside.ray.records import DebuggableWorker, Job
+from rayside.steps.relay_process import LocalRelay
+from rayside.waiting import until
 from rayside.worker.handshake import proof
 from tests.integration.conftest import Rayside
 from tests.integration.stranger import evaluates

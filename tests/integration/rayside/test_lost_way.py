@@ -277,7 +277,7 @@ async def test_a_relay_that_does_not_come_back_ends_the_session_with_that_reason
         await setting.relay.close()
         assert await session.event("terminated") == {"ray": {"reason": "relay-gone"}}
         said = [event["body"]["output"] for event in session.unmatched if event["event"] == "output"]
-        assert "./invokew up begins a relay; then attach again.\n" in said[-1]
+        assert "`connect`, in a clone `up`, begins a relay; then attach again.\n" in said[-1]
         await process.until_printed()
         # Whoever takes no leave is closed.
         await asyncio.wait_for(session.client.closed.wait(), LONG)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import requests
 
-from bootstrap.step import until
 from rayside.dap.client import Client
+from rayside.waiting import until
 from tests.integration.conftest import Rayside, free_ports
 from tests.integration.relay_debuggees import Session
 

@@ -72,7 +72,7 @@ async def test_an_editor_that_was_slow_is_told_once_how_much_it_missed(
         monkeypatch.setattr(editor, "MOST_OUTPUT_UNREAD", 1024 * 1024)
         output = await wire.hear(event="output")
         assert lines_of(output["body"]) == 60
-        assert output["body"]["output"].endswith("./invokew logs\n")
+        assert output["body"]["output"].endswith("`logs` shows it.\n")
         await wire.ask("threads")
         assert not [message for message in wire.unmatched if message.get("event") == "output"]
         await wire.close()

@@ -269,5 +269,5 @@ async def test_of_a_long_print_is_told_how_much_is_missing_and_where_it_is(tmp_p
         assert many["output"].count("\n") == many["output"].count(": line ") == 500
         left_out = (await editor.event("output", category="console"))["output"]
         assert ": 200 more lines were left out here" in left_out
-        assert left_out.endswith(": ./invokew logs\n")
+        assert left_out.endswith(": `logs`\n")
         assert (await process.end())[-1] == "done"

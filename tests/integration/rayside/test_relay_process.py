@@ -21,16 +21,15 @@ from typing import Any
 import psutil
 import pytest
 
-from bootstrap import processes
 from bootstrap.settings import ROOT
-from bootstrap.sources.debugger_files import DEBUGGER
-from bootstrap.steps import marks
 from rayside.dap.client import Client
 from rayside.dap.framing import encode
 from rayside.dap.one_request import ask
+from rayside.debugger_files import DEBUGGER
 from rayside.errors import DebuggerGone, RequestFailed
 from rayside.ports import port_holder
 from rayside.relay.config import Config
+from rayside.system import marks, processes
 from tests.at_once import AT_ONCE
 from tests.http_servers import answering, says
 from tests.integration.conftest import Rayside, free_ports, of_each

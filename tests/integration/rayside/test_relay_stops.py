@@ -409,5 +409,5 @@ async def test_launch_is_answered_with_what_to_do(tmp_path: Path) -> None:
         answer = await wire.ask("launch", program="job.py")
         assert answer["success"] is False
         assert '"request": "attach"' in answer["message"]
-        assert "./invokew submit --debug" in answer["message"]
+        assert "`submit --debug`" in answer["message"]
         await wire.close()

@@ -217,6 +217,15 @@ def test_two_programs_in_one_ray_are_debugged_apart(
         assert [stop["evaluated"]["n"] for stop in stops] == [word, word]
 
 
+def test_a_program_that_turns_rays_dashboard_off_is_told_that_no_task_stops(
+    environment: dict[str, str], program: Path
+) -> None:
+    program.write_text("import ray\nray.init(num_cpus=1, include_dashboard=False)\n")
+    command = [script(environment), "run", "--json", str(program)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.stderr.count("leave include_dashboard=False out of ray.init") == 1, done.stderr
+
+
 NOTEBOOK = [
     "%load_ext rayside",
     "import ray\nray.init(num_cpus=1, include_dashboard=True)\nNone",

@@ -14,12 +14,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bootstrap.processes import alive
 from bootstrap.settings import ROOT
-from bootstrap.step import until
 from rayside.errors import MissingProgram, SshFailed
 from rayside.reach.programs import Ssh
 from rayside.reach.supervisor import Forward, document, forwarded
+from rayside.system.processes import alive
+from rayside.waiting import until
 from tests.integration.conftest import free_ports
 from tests.integration.sshd import HOST, Sshd, sshd
 from tests.patience import PATIENCE

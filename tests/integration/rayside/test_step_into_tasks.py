@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from bootstrap.settings import FIRST_RAY_WITH_TOKENS, OLDEST_RAY
-from bootstrap.step import until
 from rayside.dap.client import Client
 from rayside.errors import RequestFailed
 from rayside.relay.remote_calls import FIRST
+from rayside.waiting import until
 from tests.integration.conftest import Rayside
 from tests.integration.relay_debuggees import Session
 from tests.integration.their_ray import WORKER, their_ray

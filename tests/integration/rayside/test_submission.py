@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pathspec
 import pytest
 
 from bootstrap.settings import ROOT
-from bootstrap.sources.debugger_files import DEBUGGER
-from bootstrap.step import until
+from rayside.debugger_files import DEBUGGER
 from rayside.ray.records import Job
 from rayside.ray.state import Dashboard
 from rayside.submission import CLUSTER_FILE
+from rayside.waiting import until
 from tests.integration.conftest import Rayside, free_ports
 
 PROGRAM = """\
@@ -79,6 +80,8 @@ def copied(folder: Path) -> Path:
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / file, folder / file)
     shutil.copy(ROOT / "image" / "workspace" / "submit", folder)
+    # Of the verbs' packages it needs what Ray's Python lacks.
+    shutil.copytree(Path(pathspec.__file__).parent, folder.parent / "workspace" / "verbs" / "pathspec")
     return folder
 
 
@@ -86,7 +89,7 @@ def copied(folder: Path) -> Path:
 def beside(rayside: Rayside, tmp_path_factory: pytest.TempPathFactory) -> Beside:
     done = rayside.run("up", "--no-example")
     assert done.returncode == 0, done.stdout + done.stderr
-    folder = copied(tmp_path_factory.mktemp("beside"))
+    folder = copied(tmp_path_factory.mktemp("beside") / "rayside")
     head = rayside.target.head
     cluster = {"dashboard": head.url, "token_file": str(head.token), "target": "local"}
     (folder / "cluster.json").write_text(json.dumps(cluster))
@@ -115,7 +118,7 @@ def test_what_is_sent_is_what_the_verb_sends(beside: Beside, code: Path) -> None
     (code / "env.yaml").write_text("env_vars: {WORD: hello there}\n")
     arguments = ["--working-dir", "program", "--py-modules", "one", "--entrypoint", "python good.py 10 20"]
     arguments += ["--runtime-env", "env.yaml", "--debug", "--attach-timeout", "0"]
-    # What Ray's client would otherwise take for an address, or for a way there.
+    # Ray's own client would take them for an address, or for a way there.
     nobody = f"127.0.0.1:{free_ports(1)[0]}"
     astray = {"RAY_ADDRESS": nobody, "http_proxy": f"http://{nobody}", "RAY_CLUSTER_NAME": "mine"}
     document = beside.json(*arguments, cwd=code, env=astray)

@@ -217,9 +217,8 @@ def test_archives_and_a_package_without_init_are_sent_as_ray_takes_them(up: Rays
         (f"{tmp_path}/src/train.py", 3),
         (f"{tmp_path}/helpers/calc.py", 3),
     ]
-    # What Ray refuses is refused in its words.
     error = up.json("submit", "--working-dir", "env.yaml", *program, cwd=tmp_path, code=5)["error"]
-    assert "must be an existing directory or a supported archive" in error["message"]
+    assert "env.yaml is neither a folder nor an archive" in error["message"]
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from bootstrap.settings import ROOT
-from bootstrap.step import until
 from rayside.dap.client import Client
+from rayside.waiting import until
 from tests.integration.conftest import Rayside, apart
 from tests.integration.relay_debuggees import Session
 from tests.integration.their_ray import TheirRay, their_ray

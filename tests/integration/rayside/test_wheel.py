@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import subprocess
+import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from bootstrap.settings import ROOT
-from rayside import versions
+from rayside import __version__, versions
 from rayside.client.commands import Place
 from rayside.client.scripted import run_sync
 from rayside.client.session import AttachOptions, NoJob
@@ -22,6 +23,7 @@ from rayside.dap.client import Client
 from rayside.relay.config import Config
 from tests.integration.conftest import free_ports
 from tests.integration.relay_port import answers, until
+from tests.patience import PATIENCE
 
 PROGRAM = """\
 import ray
@@ -99,3 +101,38 @@ def started(
             yield process
         finally:
             process.kill()
+
+
+# --- the devcontainer Feature; tests/e2e/test_feature.py has it in containers --------------------------
+
+
+def feature(*programs: Path, cwd: Path, **options: str) -> subprocess.CompletedProcess[str]:
+    """Runs its script, as if for an image that has only these folders of programs beside the system's."""
+    path = os.pathsep.join(map(str, programs))
+    script = ROOT / "features" / "rayside" / "install.sh"
+    environment = {**os.environ, "PATH": path, **options}
+    return subprocess.run(
+        ["/bin/sh", script], cwd=cwd, env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
+
+
+def test_the_feature_installs_it_for_the_first_python_of_the_path(wheel: Path, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "v"], check=True, timeout=PATIENCE)
+    done = feature(
+        tmp_path / "v" / "bin", Path("/usr/bin"), Path("/bin"), cwd=wheel.parent, SOURCE=wheel.name
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith(f"rayside {__version__}\n")
+    assert (tmp_path / "v" / "bin" / "rayside").exists()
+
+
+def test_the_feature_says_what_is_lacking(tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "realpath").symlink_to("/usr/bin/realpath")
+    no_wheel = feature(programs, cwd=tmp_path, SOURCE="./none.whl").stderr
+    assert no_wheel == "error: there is no wheel ./none.whl\n hint: correct the option source\n"
+    assert "there is no Python on the PATH\n hint: add " in feature(programs, cwd=tmp_path).stderr
+    (programs / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (programs / "python3").chmod(0o755)
+    assert "is older than Python 3.10\n hint: add " in feature(programs, cwd=tmp_path).stderr

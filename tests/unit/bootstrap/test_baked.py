@@ -10,8 +10,8 @@ import pytest
 
 from bootstrap import docker_engine
 from bootstrap.delivery.baked import NodeImage
-from bootstrap.lock import alone
-from bootstrap.shell import Shell
+from rayside.system.lock import alone
+from rayside.system.shell import Shell
 
 
 def test_down_of_one_leaves_the_container_in_which_another_makes_the_image(

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap import cache, processes
+from bootstrap import cache
 from bootstrap.settings import Settings
-from bootstrap.shell import Shell
 from bootstrap.sources.go import Go, GoPrograms
 from bootstrap.sources.source import Images
-from bootstrap.step import Undoable
 from bootstrap.steps.kuberay import OperatorManifest
 from bootstrap.steps.ray_environment import RayEnvironment
 from bootstrap.steps.workspace import WorkspaceFiles
+from rayside.steps.step import Undoable
+from rayside.system import processes
+from rayside.system.shell import Shell
 from tests.integration.vsix import without_asking
 
 

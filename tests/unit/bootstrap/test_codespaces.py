@@ -11,8 +11,8 @@ from bootstrap import codespaces
 from bootstrap.codespaces import Codespace
 from bootstrap.instance import configured
 from bootstrap.settings import Settings
-from bootstrap.steps.state_folder import StateFolder
 from rayside.errors import UnsafeFolder
+from rayside.steps.state_folder import StateFolder
 from tests.targets import kind_target, local_target
 
 HERE = {

@@ -18,13 +18,10 @@ from bootstrap.delivery.loaded import NodeImages
 from bootstrap.delivery.theirs import Delivery, delivery
 from bootstrap.errors import EngineNotRunning, ImagesOutOfReach
 from bootstrap.given_settings import parse
-from bootstrap.graph import dependants
 from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube
 from bootstrap.kube.kubeconfig import server
 from bootstrap.settings import Settings
-from bootstrap.shell import Shell
-from bootstrap.step import Step, Undoable
 from bootstrap.steps.pull_secret import PullSecret
 from bootstrap.steps.ray_cluster import RayCluster
 from bootstrap.targets import choice, preparation
@@ -32,6 +29,9 @@ from bootstrap.targets.cluster_created import ClusterCreated
 from bootstrap.targets.target import with_example
 from rayside.errors import InvalidSetting
 from rayside.own_folder import make_own
+from rayside.steps.graph import dependants
+from rayside.steps.step import Step, Undoable
+from rayside.system.shell import Shell
 from tests.bundles import recorded
 from tests.targets import kind_target
 

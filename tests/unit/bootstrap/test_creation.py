@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import Drifted, Forbidden, ImagesOutOfReach, NamespaceTerminating, NotOurs
+from bootstrap.errors import ImagesOutOfReach, NamespaceTerminating, NotOurs
 from bootstrap.instance import Instance
 from bootstrap.kube import rights
 from bootstrap.kube.api import CORE, RAY
@@ -17,15 +17,16 @@ from bootstrap.kube.contents import held, kinds
 from bootstrap.kube.operator import confined
 from bootstrap.kube.rights import Rule
 from bootstrap.settings import KUBERAY_VERSION
-from bootstrap.shell import Shell
 from bootstrap.sources.source import Images
-from bootstrap.step import Condition
 from bootstrap.steps.creation_preflight import CreationPreflight
 from bootstrap.steps.kuberay import CustomResources, OperatorManifest
 from bootstrap.steps.namespace import Namespace
 from bootstrap.steps.network_policies import NetworkPolicies
 from bootstrap.steps.ray_cluster import WorkspacePassword
-from rayside.errors import RaysideError
+from rayside.connection import heads
+from rayside.errors import Drifted, Forbidden, RaysideError
+from rayside.steps.step import Condition
+from rayside.system.shell import Shell
 from tests.documented_rights import documented, each
 from tests.instances import instance
 from tests.unit.scripted_objects import Objects, applied, objects
@@ -163,6 +164,11 @@ def test_an_operator_that_does_not_serve_is_refused(tmp_path: Path) -> None:
 )
 def test_the_documented_role_has_every_right_that_is_asked_for(name: str, rules: Sequence[Rule]) -> None:
     assert each(documented("targets.md", name)) == each(rules)
+
+
+def test_the_documented_role_to_debug_has_what_forwards_ask_for_and_the_tokens_secret() -> None:
+    asked = {("", resource, verb) for verb, resource in heads._RIGHTS}
+    assert each(documented("quickstart.md", "rayside-debug")) == {*asked, ("", "secrets", "get")}
 
 
 # --- the namespace -----------------------------------------------------------------------

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bootstrap.shell import Shell
 from bootstrap.sources.base_image import KEYRING
-from bootstrap.step import Condition
 from bootstrap.steps.debian_program import DebianProgram, program
+from rayside.steps.step import Condition
+from rayside.system.shell import Shell
 
 
 def test_a_program_without_a_file_that_it_needs_is_not_there(tmp_path: Path) -> None:

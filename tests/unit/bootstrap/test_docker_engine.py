@@ -16,9 +16,9 @@ import pytest
 from bootstrap import docker_engine
 from bootstrap.errors import EngineNotRunning, EngineNotSupported
 from bootstrap.settings import Settings
-from bootstrap.shell import Shell
 from bootstrap.steps.engine import Engine as EngineStep
 from bootstrap.targets import choice
+from rayside.system.shell import Shell
 from tests.http_servers import answering, says
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from types import CodeType
 
 import pytest
+import yaml
 from invoke.exceptions import ParseError
 from invoke.parser.parser import Parser
 from invoke.program import Program
@@ -17,12 +19,12 @@ import rayside.errors
 import tasks
 from bootstrap import errors
 from bootstrap.settings import ROOT, Settings
-from bootstrap.step import Step
 from bootstrap.targets.target import with_example
 from bootstrap.verbs.development import BENCHMARKS, suites
 from rayside import submission
 from rayside.client import commands
 from rayside.errors import RaysideError
+from rayside.steps.step import Step
 from tests import docs_commands
 from tests.docs_commands import NOT_RUN, ON_KIND, SHELLS, page
 from tests.targets import kind_target, local_target
@@ -30,8 +32,9 @@ from tests.targets import kind_target, local_target
 PAGES = [
     *docs_commands.DOCUMENTS,
     *sorted(f"docs/adr/{decision.name}" for decision in (ROOT / "docs" / "adr").glob("*.md")),
-    *("tests/README.md", "CHANGELOG.md"),
+    *("tests/README.md", "CHANGELOG.md", "SECURITY.md"),
 ]
+LABS = [str(page.relative_to(ROOT)) for page in sorted((ROOT / "example" / "labs").rglob("*.md"))]
 ARCHITECTURE = (ROOT / "docs" / "internals" / "architecture.md").read_text()
 STEPS = (ROOT / "docs" / "internals" / "steps.md").read_text()
 CONTRACTS = (ROOT / "pyproject.toml").read_text()
@@ -66,7 +69,7 @@ def anchors(file: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("document", PAGES)
+@pytest.mark.parametrize("document", [*PAGES, *LABS])
 def test_every_link_leads_somewhere(document: str) -> None:
     broken = []
     for target in links(document):
@@ -150,15 +153,6 @@ def test_every_command_is_run_or_said_not_to_be() -> None:
     assert set(NOT_RUN) & set(ON_KIND) == set()
 
 
-def test_the_chinese_page_shows_the_readmes_commands() -> None:
-    def of(document: str) -> list[str]:
-        return [command for block in page(document)[0] for command in block.commands]
-
-    english, chinese = of("README.md"), of("README.zh.md")
-    assert chinese == english[: len(chinese)]
-    assert len(chinese) >= 2
-
-
 def test_every_condition_in_the_readme_can_be_evaluated_wherever_its_line_runs() -> None:
     """A generator expression is a frame of its own, which knows but the names that it uses."""
     options = [
@@ -183,14 +177,6 @@ def all_code(code: CodeType) -> Iterator[CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from all_code(constant)
-
-
-def test_the_readmes_first_screen_brings_up_and_tests() -> None:
-    before_details = (ROOT / "README.md").read_text().partition("## What just happened")[0]
-    (up, test) = [block.commands for block in page("README.md")[0][:2]]
-    assert up == ["./invokew up", "./invokew open"]
-    assert test == ["./invokew test"]
-    assert all(command in before_details for command in [*up, *test])
 
 
 # --- wording -----------------------------------------------------------------------------
@@ -222,6 +208,12 @@ def test_the_suites_and_benchmarks_in_the_help_are_those_that_there_are() -> Non
     assert [file.stem for file in BENCHMARKS.glob("[a-z]*.py") if file.stem not in texts["bench name"]] == []
 
 
+def section(heading: str) -> str:
+    """Returns a section of docs/verbs.md."""
+    text = (ROOT / "docs" / "verbs.md").read_text()
+    return text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+
+
 def test_the_table_of_verbs_names_every_verb_and_option() -> None:
     verbs: dict[str, set[str]] = {}
     # The other way to say a flag's default is not worth a word.
@@ -232,16 +224,32 @@ def test_the_table_of_verbs_names_every_verb_and_option() -> None:
         positional = {f"--{argument.name}" for argument in context.positional_args}
         verbs[name] = {flag for flag in {*context.flags, *inverse} if flag.startswith("--")} - positional
         needless[name] = set(inverse.values())
-    text = (ROOT / "docs" / "verbs.md").read_text()
-    first_column = re.findall(r"^\| ((?:`[^`]+`(?:, )?)+) \|", text, re.MULTILINE)
+    first_column = re.findall(r"^\| ((?:`[^`]+`(?:, )?)+) \|", section("`./invokew`"), re.MULTILINE)
     shown: dict[str, set[str]] = {}
     for code in re.findall(r"`([^`]+)`", " ".join(first_column)):
-        shown[code.split()[0]] = set(re.findall(r"--[a-z-]+", code))
-    assert set(verbs) <= set(shown)
+        shown.setdefault(code.split()[0], set()).update(re.findall(r"--[a-z-]+", code))
+    assert set(shown) == set(verbs)
     for verb, options in verbs.items():
         assert shown[verb] <= options, verb
         if verb not in DEVELOPMENT:
-            assert options - needless[verb] - shown[verb] == set(), verb
+            assert options - needless[verb] - shown[verb] - {"--name", "--json"} == set(), verb
+    nameless = {verb for verb, options in verbs.items() if "--name" not in options} - DEVELOPMENT
+    assert nameless == {"list", "labs", "bundle", "mirror", "vsix"}
+    documents = set(re.findall(r"^- `([a-z]+)", section("JSON"), re.MULTILINE))
+    assert documents == {verb for verb, options in verbs.items() if "--json" in options}
+
+
+def test_every_setting_is_shown_with_its_default() -> None:
+    """An empty one is that of the code; of a folder, a path is shown as it mostly is."""
+    [block] = [block for block in page("docs/verbs.md")[0] if block.language == "yaml"]
+    shown = yaml.safe_load("\n".join(block.lines))["rayside"]
+    defaults = {spec.name: getattr(Settings(), spec.name) for spec in fields(Settings)}
+    assert {*shown} == {*defaults}
+    told = {key: "" if shown[key] is None else shown[key] for key in shown}
+    assert {key: told[key] for key, value in defaults.items() if told[key] != value} == {
+        "state_folder": "~/.local/state/rayside-<host>",
+        "cache_folder": "~/.cache/rayside",
+    }
 
 
 # --- errors ------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ import time
 import pytest
 
 from bootstrap.steps import example_job
-from bootstrap.steps.example_job import paused_in
+from bootstrap.steps.example_job import ExampleJob, paused_in
 from rayside.ray.records import Job, WaitingTask
 from rayside.ray.state import LAG, Dashboard
+from rayside.steps.step import ready
 
 
 def task(name: str, job_id: str = "02000000") -> WaitingTask:
@@ -61,3 +62,8 @@ def test_tasks_of_other_jobs_are_neither_the_examples_nor_waited_for(paused: lis
 def test_a_task_put_in_the_examples_place_is_said_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(example_job, "LAG", 0.2)
     assert paused_in(Looks([task("changed")])) == "changed"
+
+
+def test_what_to_type_next_is_told_at_the_stop_before_the_workspace_is_ready() -> None:
+    step = ExampleJob(lambda: Looks([task("estimate")]), lambda job, name: None, ("ray",))
+    assert step.check() == ready("rayside-example-2 is paused; ./invokew debug stops in it")

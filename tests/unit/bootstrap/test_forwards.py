@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from bootstrap.kube.api import Kube
-from bootstrap.kube.heads import to_pod
-from bootstrap.shell import Shell
-from bootstrap.step import Condition
-from bootstrap.steps import marks
 from bootstrap.steps.forwards import Forwards
+from rayside.connection.heads import to_pod
 from rayside.errors import MissingProgram, NotRunning
 from rayside.reach.programs import Program, Ssh
 from rayside.reach.supervisor import Forward, document, parse
+from rayside.steps.step import Condition
+from rayside.system import marks
+from rayside.system.shell import Shell
 
 KUBE = Kube(Path("/x/kubeconfig"), "kind-x", "ns")
 FORWARDS = (

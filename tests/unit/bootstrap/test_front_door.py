@@ -13,13 +13,14 @@ import pytest
 from bootstrap.delivery.door_secrets import Listed
 from bootstrap.delivery.front_door import FrontDoor
 from bootstrap.delivery.ingress import Ingress
-from bootstrap.errors import Forbidden, NoIngressClass, NotOurs
+from bootstrap.errors import NoIngressClass, NotOurs
 from bootstrap.kube.api import FIELD_MANAGER, made_here
 from bootstrap.settings import Settings
-from bootstrap.shell import Shell
 from bootstrap.sources.source import Images
-from bootstrap.step import Condition
 from bootstrap.workshop.event import Workshop
+from rayside.errors import Forbidden
+from rayside.steps.step import Condition
+from rayside.system.shell import Shell
 from tests.instances import instance
 from tests.targets import kind_target
 from tests.unit.scripted_objects import Objects, applied, objects

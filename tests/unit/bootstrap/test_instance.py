@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import socket
 import sys
@@ -19,15 +20,16 @@ from bootstrap import instance
 from bootstrap.errors import OtherTarget, UnknownTarget
 from bootstrap.given_settings import parse
 from bootstrap.instance import configured
-from bootstrap.lock import alone
 from bootstrap.settings import Settings
-from bootstrap.shell import Shell
-from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets import choice, preparation
 from bootstrap.verbs import up_and_down
+from rayside.connection.instance import names
 from rayside.console import Console
 from rayside.errors import InvalidSetting, NotRunning, PortTaken
 from rayside.own_folder import make_own
+from rayside.steps.state_folder import StateFolder
+from rayside.system.lock import alone
+from rayside.system.shell import Shell
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +70,12 @@ def test_a_damaged_record_says_how_to_remove_it_and_down_can(text: str, tmp_path
     (target,) = preparation.removable(settings, Shell())
     StateFolder(target.instance).undo(lambda _: None)
     assert not identity.location.exists()
+
+
+def test_what_another_version_recorded_besides_is_no_damage(tmp_path: Path) -> None:
+    identity = recorded(tmp_path, "demo")
+    identity.record.write_text(json.dumps({**json.loads(identity.record.read_text()), "later": "x"}))
+    assert instance.read(tmp_path / "demo") == identity
 
 
 @pytest.mark.parametrize("length", [20, 33, 34, 200])
@@ -204,7 +212,7 @@ def test_a_damaged_cluster_is_in_nobodys_way(tmp_path: Path) -> None:
     recorded(tmp_path, "rayside").location.chmod(0o755)
     kept = recorded(tmp_path, "demo")
     (tmp_path / "no-cluster").mkdir()
-    assert instance.names(tmp_path) == ["damaged", "demo", "rayside"]
+    assert names(tmp_path) == ["damaged", "demo", "rayside"]
     assert list(instance.all_recorded(tmp_path)) == [kept]
     settings = Settings(state_folder=tmp_path, name="another", target="local")
     StateFolder(choice.choose(settings, Shell()).instance).apply(lambda _: None)

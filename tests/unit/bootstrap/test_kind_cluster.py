@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from bootstrap import docker_engine
-from bootstrap.errors import ImageMissing, LowDisk, NotReady
+from bootstrap.errors import ImageMissing, LowDisk
 from bootstrap.instance import configured
 from bootstrap.settings import KUBERNETES_VERSION, Settings
-from bootstrap.shell import Shell
 from bootstrap.sources.references import full_name
 from bootstrap.steps import kind_cluster
 from bootstrap.steps.kind_cluster import KindCluster, made_as
-from rayside.errors import CommandFailed, PortTaken
+from rayside.errors import CommandFailed, NotReady, PortTaken
+from rayside.system.shell import Shell
 
 FOLDER = Path("/tmp/rayside-1000/rayside")
 INSTANCE = configured(Settings(state_folder=FOLDER.parent), "kind")

@@ -18,11 +18,12 @@ from bootstrap.kube.api import Kube
 from bootstrap.kube.rayjob import watcher
 from bootstrap.kube.rayjob.document import own_head_selector
 from bootstrap.kube.rayjob.kubectl_ray import KubectlRay
-from bootstrap.shell import Outcome, Shell
 from rayside.errors import ClusterUnreachable, CommandFailed, SubmissionFailed
 from rayside.ray import jobs
 from rayside.ray.metadata import PY_MODULES, WORKING_DIR
+from rayside.system.shell import Outcome, Shell
 from tests.patience import PATIENCE
+from tests.unit.scripted_jobs_api import jobs_api
 from tests.unit.scripted_rayjob import ACTIVE, JOB, NAMESPACE, Scripted, existing_rayjob, rayjob, scripted
 
 
@@ -62,6 +63,12 @@ def code(program: Path) -> Path:
     return program
 
 
+@pytest.fixture
+def token(tmp_path: Path) -> Path:
+    (tmp_path / "token").write_text("secret\n")
+    return tmp_path / "token"
+
+
 def submission(code: Path, entrypoint: str = "python train.py") -> jobs.Submission:
     return jobs.prepare(working_dir=str(code), py_modules=[str(code / "model")], entrypoint=entrypoint)
 
@@ -73,13 +80,14 @@ def submit(
     manifest: dict[str, Any] | None = None,
     *,
     ended: threading.Event | None = None,
+    url: str = "http://127.0.0.1:8265",
+    token: Path = Path("/s/token"),
     **more: Any,
 ) -> None:
     """Submits; where kubectl-ray would be told to end, `ended` is set."""
     kubectl = KubectlRay(shell, kube, Path("/bin/kubectl-ray"), Path("/ray/bin"))
     if ended:
         object.__setattr__(kubectl, "_end", lambda _: ended.set())
-    url, token = "http://127.0.0.1:8265", Path("/s/token")
     kubectl.submit(manifest or rayjob(), job, "m-1", url=url, token_file=token, **more)
 
 
@@ -204,54 +212,64 @@ def makes(*, admitted: bool = True, made: Any = None) -> Makes:
 
 
 @pytest.mark.parametrize("case", ["suspended", "resources", "no folder"])
-def test_what_kubectl_ray_can_not_do_is_done_by_rays_own_program(code: Path, case: str) -> None:
+def test_what_kubectl_ray_can_not_do_is_done_without_it(code: Path, token: Path, case: str) -> None:
     shell, kube, job = Recording(), makes(), submission(code)
     manifest = rayjob(suspend=True) if case == "suspended" else rayjob()
     if case == "resources":
         job = replace(job, reserved={"entrypoint_num_cpus": 0.5, "entrypoint_resources": {"TPU": 4}})
     if case == "no folder":
         job = replace(job, working_dir=None)
-    submit(shell, kube, job, manifest)
+    with jobs_api() as ray:
+        submit(shell, kube, job, manifest, url=ray.url, token=token)
     spec = {**manifest["spec"], "jobId": "m-1"}
     assert kube.script["made"] == {
         **manifest,
         "metadata": {**manifest["metadata"], "namespace": "default"},
         "spec": spec,
     }
-    assert shell.args == job.command(Path("/ray/bin/ray"), "http://127.0.0.1:8265", "m-1", None)
-    assert shell.env["RAY_AUTH_TOKEN_PATH"] == "/s/token"
-    if case == "resources":
-        assert shell.after("--entrypoint-num-cpus") == "0.5"
-        assert json.loads(shell.after("--entrypoint-resources")) == {"TPU": 4}
+    assert shell.args == []
+    (sent,) = ray.jobs
+    assert sent["submission_id"] == "m-1"
+    assert ("working_dir" in sent["runtime_env"]) is (case != "no folder")
+    assert {name: sent[name] for name in sent if name.startswith("entrypoint_")} == job.reserved
+    assert ray.tokens == {"Bearer secret"}
     assert kube.deleted == []
 
 
+def test_a_cluster_without_authentication_gets_no_token_without_kubectl_ray_either(code: Path) -> None:
+    manifest = rayjob(suspend=True, clusterSelector=None, rayClusterSpec={"headGroupSpec": {"template": {}}})
+    with jobs_api() as ray:
+        submit(Recording(), makes(), submission(code), manifest, url=ray.url)
+    assert ray.tokens == {None}
+
+
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_rayjob_that_kueue_suspends_is_waited_for(code: Path, fails: bool) -> None:
+def test_a_rayjob_that_kueue_suspends_is_waited_for(code: Path, token: Path, fails: bool) -> None:
     """kubectl-ray is ended, unless it has ended by itself: for a moment KubeRay names a cluster."""
     kube = makes()
 
     class Once(Recording):
-        """Runs kubectl-ray, which makes the RayJob, and then `ray`."""
+        """Runs kubectl-ray, which makes the RayJob."""
 
         def run(self, args: Any, **more: Any) -> Outcome:
-            if "/bin/kubectl-ray" in args:
-                kube.script["admitted"] = False
-                made = existing_rayjob(rayClusterName="mine-x")
-                kube.script[JOB] = {**made, "spec": {**made["spec"], "suspend": True}}
-                if fails:
-                    raise CommandFailed('it\nrayclusters.ray.io "mine-x" not found', hint="")
-                assert ended.wait(PATIENCE)
-                return Outcome(0, "", "")
-            return super().run(args, **more)
+            super().run(args, **more)
+            kube.script["admitted"] = False
+            made = existing_rayjob(rayClusterName="mine-x")
+            kube.script[JOB] = {**made, "spec": {**made["spec"], "suspend": True}}
+            if fails:
+                raise CommandFailed('it\nrayclusters.ray.io "mine-x" not found', hint="")
+            assert ended.wait(PATIENCE)
+            return Outcome(0, "", "")
 
     def report(text: str) -> None:
         assert "is suspended" in text
         kube.script["admitted"] = True
 
     ended, shell = threading.Event(), Once()
-    submit(shell, kube, submission(code), ended=ended, report=report)
-    assert shell.args[0] == "/ray/bin/ray"
+    with jobs_api() as ray:
+        submit(shell, kube, submission(code), ended=ended, url=ray.url, token=token, report=report)
+    assert shell.args[0] == "/bin/kubectl-ray"
+    assert [job["submission_id"] for job in ray.jobs] == ["m-1"]
     assert kube.deleted == []
 
 

@@ -1,4 +1,4 @@
-"""Tests how the head of Ray on this machine is started, and what is said of one that has ended."""
+"""Tests how the head of Ray on this machine is started, what is said of one that has ended or differs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.settings import Settings
-from bootstrap.step import Condition
+from bootstrap.steps.differences import difference
+from rayside.steps.step import Condition
 from tests.targets import local_target
 
 
@@ -62,3 +63,12 @@ def test_a_head_of_an_earlier_version_whose_start_file_is_gone_has_drifted(setti
     status = head.check()
     assert status.condition is Condition.DRIFTED
     assert status.detail.startswith("start_file is not set")
+
+
+def test_a_difference_says_whether_a_setting_or_a_file_makes_it() -> None:
+    recorded, now = {"cpus": 2, "image": "a:1", "same": 0}, {"cpus": 4, "image": "a:2", "same": 0}
+    text = difference(recorded, now, {"image": "its image", "same": "the same"})
+    assert text == (
+        "cpus is 2, the settings say 4; its image was a:1, from the files that are here now it would be a:2"
+    )
+    assert difference(recorded, recorded) == ""

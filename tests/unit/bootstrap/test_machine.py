@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap import machine
-from bootstrap.errors import LowDisk, LowMemory, UnsupportedPython, UnsupportedSystem
+from bootstrap.errors import LowDisk, LowMemory, UnsupportedSystem
 from bootstrap.settings import Settings
-from bootstrap.step import Step
-from bootstrap.steps import machine_checks
-from bootstrap.steps.machine_checks import Disk, Memory, Ports, Python, System, require_port
-from rayside.errors import PortTaken
+from bootstrap.steps.machine_checks import Disk, Memory, Ports, Python, System
+from rayside.errors import PortTaken, UnsupportedPython
 from rayside.ports import Holder
+from rayside.steps.step import Step
+from rayside.system import free_port, processes
+from rayside.system.free_port import require_port
 
 FOLDER = "/home/me/.local/state/rayside-host/demo"
 FORWARDS = {"RAYSIDE_FORWARDS": FOLDER}
@@ -25,8 +25,8 @@ def refusal(
     monkeypatch: pytest.MonkeyPatch, holder: Holder, environment: dict[str, str] | None = None
 ) -> PortTaken:
     """Returns the refusal for the dashboard's port, which `holder` has."""
-    monkeypatch.setattr(machine_checks, "port_holder", lambda port: holder)
-    monkeypatch.setattr(machine, "environment", lambda pid: environment or {})
+    monkeypatch.setattr(free_port, "port_holder", lambda port: holder)
+    monkeypatch.setattr(processes, "environment", lambda pid: environment or {})
     with pytest.raises(PortTaken) as caught:
         require_port("dashboard_port", 8265)
     return caught.value
@@ -72,7 +72,7 @@ def room(setting: str, present: Callable[[], bool], folder: Path) -> list[Step]:
 
 
 def test_a_machine_too_small_names_the_setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(machine_checks, "port_holder", lambda port: Holder(None, "another user's program"))
+    monkeypatch.setattr(free_port, "port_holder", lambda port: Holder(None, "another user's program"))
     memory, ports, disk = room("kind_min_memory_gib", lambda: False, tmp_path)
     with pytest.raises(LowMemory, match="100000 GiB is needed") as refused:
         memory.check()
@@ -84,15 +84,15 @@ def test_a_machine_too_small_names_the_setting(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_a_cluster_that_is_up_has_what_it_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(machine_checks, "port_holder", lambda port: pytest.fail("nobody is to be asked"))
+    monkeypatch.setattr(free_port, "port_holder", lambda port: pytest.fail("nobody is to be asked"))
     for step in room("min_memory_gib", lambda: True, tmp_path):
         assert step.check().detail.endswith("in use by the cluster")
 
 
 def test_each_port_can_be_a_step_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     holders = {8265: Holder(7, "python")}
-    monkeypatch.setattr(machine_checks, "port_holder", holders.get)
-    monkeypatch.setattr(machine, "environment", lambda pid: {})
+    monkeypatch.setattr(free_port, "port_holder", holders.get)
+    monkeypatch.setattr(processes, "environment", lambda pid: {})
     dashboard, relay = Ports({"dashboard_port": 8265, "relay_port": 5678}, lambda: False).each()
     assert (dashboard.name, relay.name) == ("dashboard-port", "relay-port")
     with pytest.raises(PortTaken):

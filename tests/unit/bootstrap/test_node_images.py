@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from bootstrap.delivery.loaded import NodeImages
-from bootstrap.shell import Outcome, Shell
 from bootstrap.sources.source import Archives
 from rayside.errors import CommandFailed
+from rayside.system.shell import Outcome, Shell
 
 NAME = "docker.io/rayside/ray:1"
 OURS, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import Drifted
 from bootstrap.kube.api import Kube, made_here
 from bootstrap.kube.operator import Operator
 from bootstrap.settings import KUBERAY_VERSION
+from rayside.errors import Drifted
 
 KUBE = Kube(Path("/x/kubeconfig"), "kind-x", "team")
 

@@ -12,15 +12,15 @@ import pytest
 from bootstrap import docker_engine, pip
 from bootstrap.bundle.opened import PLATFORMS, made_by, this_platform
 from bootstrap.settings import Settings
-from bootstrap.shell import Shell
 from bootstrap.sources.bundle_file import Wheels
 from bootstrap.sources.chosen import chosen
-from bootstrap.step import Condition
 from bootstrap.steps.emulation import Emulation
 from bootstrap.verbs import bundle, mirror
 from bootstrap.verbs.bundle import Asked, architecture_of
 from rayside.console import Console
 from rayside.errors import InvalidArgument, MissingProgram
+from rayside.steps.step import Condition
+from rayside.system.shell import Shell
 from tests.integration.vsix import without_asking
 
 # As Debian's qemu-user-static has it in the kernel's list.

@@ -164,5 +164,5 @@ def test_nothing_but_the_instance_and_its_choice_know_where_the_folders_are() ->
     # The verb `list` shows all of one, and the cluster's file says which.
     assert users == {
         *("bootstrap/instance.py", "bootstrap/targets/choice.py", "bootstrap/targets/preparation.py"),
-        *("bootstrap/steps/cluster_file.py", "bootstrap/verbs/up_and_down.py"),
+        *("bootstrap/targets/target.py", "bootstrap/verbs/up_and_down.py", "rayside/verbs/connecting.py"),
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,12 +12,13 @@ import pytest
 from bootstrap.errors import NotOurs
 from bootstrap.given_settings import parse
 from bootstrap.kube.api import CORE, RAY
-from bootstrap.settings import Settings, as_environment
-from bootstrap.step import Condition
+from bootstrap.settings import Settings
+from bootstrap.steps import local_ray
 from bootstrap.steps.package_index import FOLDER, PackageIndex, rayjob_with_it, trusted
-from bootstrap.steps.ray_beside import client_environment
 from bootstrap.targets import preparation
 from rayside.errors import InvalidSetting
+from rayside.settings import as_environment
+from rayside.steps.step import Condition
 from tests.instances import instance
 from tests.integration.self_signed import self_signed
 from tests.targets import kind_target
@@ -116,8 +116,7 @@ def test_what_no_pod_could_use_is_refused_without_a_login(setting: str, address:
 def test_nothing_else_is_told_of_it(setting: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert as_environment(Settings(**{setting: address})) == {}  # type: ignore[arg-type]
     monkeypatch.setenv(f"INVOKE_RAYSIDE_{setting.upper()}", address)
-    head: Any = SimpleNamespace(programs=Path("/bin"), asks_for_token=False)
-    assert address not in client_environment(head).values()
+    assert address not in local_ray._inherited(Path("/bin")).values()
 
 
 def test_certificates_alone_are_taken_from_a_file(tmp_path: Path) -> None:

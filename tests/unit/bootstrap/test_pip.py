@@ -13,8 +13,8 @@ import pytest
 
 from bootstrap.errors import BadChecksum, NoNetwork
 from bootstrap.pip import NotAtIndex, configured, for_linux, for_pip, for_uv, install
-from bootstrap.shell import Outcome, Shell
 from rayside.errors import CommandFailed, RaysideError
+from rayside.system.shell import Outcome, Shell
 
 
 def test_pip_is_told_what_leads_to_packages_the_environment_winning_and_nothing_else() -> None:
@@ -122,7 +122,6 @@ def test_uv_is_told_what_pip_is_told_and_nothing_else(tmp_path: Path) -> None:
         "PATH": "/bin",
         "SSL_CERT_FILE": f"{tmp_path}/x.crt",
         "SSL_CLIENT_CERT": "/me.pem",
-        "UV_COMPILE_BYTECODE": "1",
         "UV_DEFAULT_INDEX": login,
         "UV_FIND_LINKS": "/wheels,https://wheels.test/",
         "UV_HTTP_RETRIES": "7",
@@ -138,6 +137,7 @@ def test_uv_is_told_what_pip_is_told_and_nothing_else(tmp_path: Path) -> None:
     both = {"PIP_CERT": "/etc/ssl/x.crt", "REQUESTS_CA_BUNDLE": "/etc/ssl/all.crt"}
     assert for_uv(both)["SSL_CERT_FILE"] == "/etc/ssl/all.crt"
     assert for_uv({"PIP_CERT": str(tmp_path)})["SSL_CERT_DIR"] == str(tmp_path)
+    assert for_uv({"PYTHONDONTWRITEBYTECODE": "1"})["UV_COMPILE_BYTECODE"] == "1"
     kept = for_uv({}, tmp_path / "kept")
     assert (kept["UV_CACHE_DIR"], "UV_NO_CACHE" in kept) == (f"{tmp_path}/kept", False)
 
@@ -160,8 +160,10 @@ def test_what_they_say_is_explained_and_short(tmp_path: Path, said: str, error: 
     many = "".join(f"           sha256:{number:064}\n" for number in range(90))
     lines = f"{said.partition(chr(10))[0]}\n{many}{said}\n\x1b[31m{url}\n{'y' * 9000}"
     (tmp_path / "said").write_text(lines)
-    (tmp_path / "uv").write_text('#!/bin/sh\ncat "${0%uv}said" >&2\nexit 2\n')
-    (tmp_path / "uv").chmod(0o755)
+    programs = {"uv": 'cat "${0%uv}said" >&2\nexit 2', "python": f'exec {sys.executable} "$@"'}
+    for name, script in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     with pytest.raises(RaysideError) as raised:
         install(Shell(), sys.executable, tmp_path / "locked.txt", tools=tmp_path / "python", env=env)

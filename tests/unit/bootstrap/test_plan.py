@@ -18,7 +18,6 @@ import pytest
 import yaml
 
 from bootstrap import docker_engine
-from bootstrap.graph import check, dependants
 from bootstrap.settings import (
     CODE_SERVER_VERSION,
     COREDNS_VERSION,
@@ -34,11 +33,12 @@ from bootstrap.settings import (
     Settings,
 )
 from bootstrap.sources.image_build import ImageBuild
-from bootstrap.step import Condition, Step, Undoable
-from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets.kind import Kind
 from bootstrap.targets.local import Local
 from bootstrap.targets.target import with_example
+from rayside.steps.graph import check, dependants
+from rayside.steps.state_folder import StateFolder
+from rayside.steps.step import Condition, Step, Undoable
 from tests.integration.vsix import gallery, vsix
 from tests.targets import kind_target, local_target
 

@@ -17,11 +17,11 @@ from bootstrap.errors import OtherTarget, UnknownTarget
 from bootstrap.given_settings import parse
 from bootstrap.instance import in_workspace
 from bootstrap.settings import POD, ROOT, Settings
-from bootstrap.shell import Shell
 from bootstrap.targets import choice, preparation
 from bootstrap.targets.pod import Pod, PodsRay
 from rayside.console import Console
 from rayside.errors import NotRunning
+from rayside.system.shell import Shell
 
 
 @pytest.fixture
@@ -57,9 +57,7 @@ def test_its_programs_are_those_of_the_image(settings: Settings, monkeypatch: py
     monkeypatch.setenv("RAYSIDE_PROGRAMS", "/opt/ray/bin")
     monkeypatch.setenv("RAY_CLUSTER_NAME", "theirs")
     target = choice.existing(settings, Shell())
-    environment = target.access.head.environment()  # type: ignore[attr-defined]
-    assert environment["PATH"].startswith("/opt/ray/bin:")
-    assert environment["RAY_AUTH_TOKEN_PATH"] == str(settings.state_folder / "rayside" / "token")
+    assert target.access.head.programs == Path("/opt/ray/bin")  # type: ignore[attr-defined]
     assert target.access.cluster == "theirs"
 
 
@@ -87,7 +85,7 @@ def test_hints_of_a_workspace_send_to_the_machine_that_made_the_cluster(settings
     assert in_workspace(settings.state_folder)
     assert not in_workspace(settings.state_folder / "another")
     shown = StringIO()
-    console = Console(err=shown, out=shown, in_workspace=True)
+    console = Console(err=shown, out=shown, made_elsewhere=True)
     console.error(NotRunning("no Ray dashboard answers", hint="./invokew up starts one"))
     console.error(NotRunning("it is slow", hint="./invokew logs --ray says more"))
     console.result("Not ready. Next: ./invokew up")
@@ -105,6 +103,6 @@ def test_a_verb_knows_that_it_is_in_a_workspace(settings: Settings) -> None:
         rayside = {"rayside": {"state_folder": str(state_folder)}}
         return tasks._console(Context(Config(overrides=rayside)), None, False)
 
-    assert console(settings.state_folder).in_workspace
-    assert not console(settings.state_folder / "another").in_workspace
-    assert not console(Path("not absolute")).in_workspace
+    assert console(settings.state_folder).made_elsewhere
+    assert not console(settings.state_folder / "another").made_elsewhere
+    assert not console(Path("not absolute")).made_elsewhere

@@ -12,9 +12,9 @@ import pytest
 from bootstrap.errors import RegistryRefused
 from bootstrap.kube.api import CORE, FIELD_MANAGER
 from bootstrap.registry.login import Login
-from bootstrap.step import Condition
 from bootstrap.steps.pull_secret import PullSecret
 from rayside.errors import ClusterUnreachable
+from rayside.steps.step import Condition
 from tests.instances import instance
 from tests.unit.scripted_objects import Objects, applied, objects
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import Forbidden, ImageMissing, WrongArchitecture
+from bootstrap.errors import ImageMissing, WrongArchitecture
 from bootstrap.kube import pulls, trouble
+from rayside.errors import Forbidden
 from tests.unit.bootstrap.test_trouble import container, event, explained, pod, waits
 from tests.unit.scripted_objects import objects
 

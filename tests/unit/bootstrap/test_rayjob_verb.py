@@ -12,11 +12,13 @@ import pytest
 import yaml
 
 from bootstrap.errors import NotARayJob
-from bootstrap.shell import Outcome, Shell
 from bootstrap.targets.forwarded import ForwardedAccess
 from bootstrap.verbs.submit import Request
-from rayside.errors import CommandFailed, SubmissionFailed
+from rayside.console import Console
+from rayside.errors import CommandFailed, InvalidArgument, SubmissionFailed
 from rayside.ray.debug import Debug
+from rayside.system.shell import Outcome, Shell
+from rayside.verbs import submitting
 from tests.instances import instance
 from tests.unit.scripted_rayjob import rayjob, scripted
 
@@ -50,29 +52,39 @@ def access(shell: Shell) -> ForwardedAccess:
     return ForwardedAccess(instance(), kube, cast(Any, None), context, shell, *programs)
 
 
+def test_a_printed_runtime_env_is_for_no_rayjob() -> None:
+    request = Request(job="job.yaml", debug=Debug())
+    with pytest.raises(InvalidArgument) as refused:
+        submitting.print_runtime_env(access(Kubectl()), Console(), request, wait=False)
+    assert refused.value.message == "--print-runtime-env submits nothing"
+    assert refused.value.hint == "leave out --job"
+
+
 def test_what_a_rayjob_reserves_and_its_metadata_reach_the_job() -> None:
     job = rayjob(entrypoint="python /home/ray/samples/job.py", entrypointNumCpus=0.5, metadata={"team": "a"})
-    submitted = Request(job="job.yaml").prepare(job)
+    submitted = Request(job="job.yaml").completed(job)
     assert submitted.entrypoint == "python /home/ray/samples/job.py"
     assert submitted.reserved == {"entrypoint_num_cpus": 0.5}
     assert submitted.all_metadata()["team"] == "a"
     # Also where it has no entrypoint, and so runs the example.
-    assert Request(job="job.yaml").prepare(rayjob(entrypointNumGpus=1)).reserved == {"entrypoint_num_gpus": 1}
-    assert Request(entrypoint="python a.py").prepare(None).reserved == {}
+    assert Request(job="job.yaml").completed(rayjob(entrypointNumGpus=1)).reserved == {
+        "entrypoint_num_gpus": 1
+    }
+    assert Request(entrypoint="python a.py").completed(None).reserved == {}
 
 
 def test_a_cluster_without_a_relay_is_no_place_to_debug() -> None:
     job = rayjob(rayClusterSpec={"authOptions": {"mode": "token"}}, entrypoint="python a.py")
-    assert Request(job="job.yaml").prepare(job).entrypoint == "python a.py"
+    assert Request(job="job.yaml").completed(job).entrypoint == "python a.py"
     with pytest.raises(NotARayJob, match=r"job\.yaml makes a Ray cluster without a relay") as caught:
-        Request(job="job.yaml", debug=Debug()).prepare(job)
+        Request(job="job.yaml", debug=Debug()).completed(job)
     assert "example/ray-job.interactive-mode.yaml" in caught.value.hint
 
 
 def test_a_rayjob_for_another_cluster_is_refused_before_anything_is_made() -> None:
     shell = Kubectl()
     job = rayjob(clusterSelector={"ray.io/cluster": "theirs"}, entrypoint="python a.py")
-    submission = Request(job="job.yaml").prepare(job)
+    submission = Request(job="job.yaml").completed(job)
 
     def before() -> None:
         raise AssertionError("applied")

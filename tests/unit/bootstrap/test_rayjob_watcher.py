@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from bootstrap.errors import ImageMissing, NamespaceTerminating, NotReady, OperatorNotRunning, PodFailed
+from bootstrap.errors import ImageMissing, NamespaceTerminating, OperatorNotRunning, PodFailed
 from bootstrap.kube.rayjob import watcher as watcher_module
 from bootstrap.kube.rayjob.watcher import Watcher
-from rayside.errors import ClusterUnreachable, RaysideError, SubmissionFailed
+from rayside.errors import ClusterUnreachable, NotReady, RaysideError, SubmissionFailed
 from tests.unit.scripted_rayjob import ACTIVE, JOB, NAMESPACE, Scripted, existing_rayjob, scripted
 
 

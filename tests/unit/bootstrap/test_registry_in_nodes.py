@@ -11,10 +11,10 @@ import pytest
 
 from bootstrap.registry.address import parse
 from bootstrap.settings import Settings
-from bootstrap.step import Step
 from bootstrap.steps.pull_secret import PullSecret
 from bootstrap.steps.registry_in_nodes import NodeRegistries, Trusted
 from rayside.errors import InvalidSetting
+from rayside.steps.step import Step
 from tests.integration.self_signed import self_signed
 from tests.registries import PASSWORD, USER, logged_in
 from tests.targets import kind_target

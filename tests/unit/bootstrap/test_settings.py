@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import UnknownSetting, UnknownSource, UnknownTarget
+from bootstrap.errors import UnknownSource, UnknownTarget
 from bootstrap.given_settings import parse
-from bootstrap.settings import Settings, as_environment
-from rayside.errors import InvalidSetting
+from bootstrap.settings import Settings
+from rayside.errors import InvalidSetting, UnknownSetting
+from rayside.settings import as_environment
 
 
 def test_unset_keys_keep_their_defaults() -> None:

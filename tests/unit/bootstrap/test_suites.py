@@ -8,11 +8,11 @@ import pytest
 
 from bootstrap.errors import EngineNotPermitted
 from bootstrap.settings import ROOT
-from bootstrap.step import Report, Status, missing, ready
 from bootstrap.verbs.development import Suite, again, suites
 from bootstrap.verbs.development import test as run
 from rayside.console import Console
 from rayside.errors import InvalidArgument
+from rayside.steps.step import Report, Status, missing, ready
 from tests import lanes
 
 

@@ -12,7 +12,6 @@ import pytest
 from bootstrap import download
 from bootstrap.errors import DownloadFailed, ImageMissing
 from bootstrap.settings import EXTENSIONS, RAY_VERSION, Settings
-from bootstrap.shell import Shell
 from bootstrap.sources.digests import Digests
 from bootstrap.sources.program import Program
 from bootstrap.sources.pulled_image import PulledImage
@@ -20,6 +19,7 @@ from bootstrap.sources.references import located, registry_url, without_tag
 from bootstrap.sources.releases import Releases, published
 from bootstrap.sources.source import Source
 from bootstrap.sources.upstream import RayImage, upstream
+from rayside.system.shell import Shell
 from tests.integration.vsix import without_asking
 
 SUM = "a1" * 32

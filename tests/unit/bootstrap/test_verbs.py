@@ -22,20 +22,21 @@ from invoke.exceptions import Exit
 from invoke.tasks import task
 
 import tasks
-from bootstrap import graph
 from bootstrap.errors import EngineNotRunning, LowMemory
 from bootstrap.instance import configured
 from bootstrap.settings import ROOT, Settings
-from bootstrap.step import Status, missing, ready
 from bootstrap.targets import choice
-from bootstrap.verbs import relay_requests as jobs_verb
-from bootstrap.verbs.relay_requests import Paused
 from rayside.client import scripted
 from rayside.console import Console
 from rayside.errors import TARGET, InvalidArgument
 from rayside.options import seconds
 from rayside.own_folder import make_own
 from rayside.ray.records import Job
+from rayside.steps import graph
+from rayside.steps.step import Status, missing, ready
+from rayside.system.shell import Shell
+from rayside.verbs import relay_requests as jobs_verb
+from rayside.verbs.relay_requests import Paused
 from tasks import Verb
 from tests.patience import PATIENCE
 
@@ -82,7 +83,7 @@ def test_seconds_may_have_a_fraction_and_zero_is_one_of_them_where_it_may_be() -
     ],
 )
 def test_a_number_that_is_none_is_an_error_of_the_option(
-    verb: Any, options: dict[str, Any], capsys: pytest.CaptureFixture[str]
+    verb: Any, options: dict[str, Any], dashboard: ScriptedDashboard, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_code(verb, **options) == 2
     shown = capsys.readouterr().err
@@ -125,14 +126,15 @@ class ScriptedDashboard:
 def dashboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ScriptedDashboard:
     """Provides the dashboard of a target that takes every job."""
     scripted_dashboard = ScriptedDashboard()
+    (tmp_path / "token").write_text("secret")
+    relay = {"token_file": tmp_path / "token", "ports": SimpleNamespace(relay=1)}
+    instance = SimpleNamespace(namespace="default", folder=tmp_path, user="", **relay)
     access = SimpleNamespace(
+        identity=instance,
         cluster="local",
         require=lambda: scripted_dashboard,
         submit=lambda job, submission_id: scripted_dashboard.submitted.append(submission_id),
     )
-    (tmp_path / "token").write_text("secret")
-    relay = {"token_file": tmp_path / "token", "ports": SimpleNamespace(relay=1)}
-    instance = SimpleNamespace(namespace="default", folder=tmp_path, user="", **relay)
     target = SimpleNamespace(access=access, kubernetes=None, instance=instance)
     monkeypatch.setattr(choice, "existing", lambda settings, shell: target)
     return scripted_dashboard
@@ -141,11 +143,11 @@ def dashboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ScriptedDashbo
 def test_where_nothing_is_paused_yet_the_jobs_that_run_are_named(
     dashboard: ScriptedDashboard, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(jobs_verb, "paused", lambda target, everyone: Paused([]))
-    jobs_verb.breakpoints(Settings(), Console())
+    monkeypatch.setattr(jobs_verb, "paused", lambda access, everyone: Paused([]))
+    jobs_verb.breakpoints(choice.existing(Settings(), Shell()).access, Console())
     assert "./invokew submit runs the example" in capsys.readouterr().out
     dashboard.submitted.append("main-1")
-    jobs_verb.breakpoints(Settings(), Console())
+    jobs_verb.breakpoints(choice.existing(Settings(), Shell()).access, Console())
     assert "running: main-1. Next: ./invokew debug waits" in capsys.readouterr().out
 
 

@@ -9,13 +9,13 @@ from typing import cast
 import pytest
 
 from bootstrap.given_settings import parse
+from bootstrap.network_addresses import is_clone, public_clone
 from bootstrap.settings import Settings
-from bootstrap.shell import Shell
 from bootstrap.targets.on_kubernetes import OnKubernetes
 from bootstrap.workshop import event
 from bootstrap.workshop.event import Workshop
 from rayside.errors import InvalidSetting
-from rayside.options import is_clone, public_clone
+from rayside.system.shell import Shell
 
 
 @pytest.mark.parametrize(

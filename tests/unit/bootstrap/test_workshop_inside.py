@@ -20,7 +20,7 @@ from typing import Any, cast
 
 import pytest
 
-from bootstrap.errors import Forbidden, PodFailed
+from bootstrap.errors import PodFailed
 from bootstrap.labs.lesson import find, lessons
 from bootstrap.settings import Settings
 from bootstrap.steps.ray_cluster import PROGRESS
@@ -29,7 +29,7 @@ from bootstrap.verbs import workshop_files
 from bootstrap.workshop import ending, inside
 from bootstrap.workshop.inside import Packed, packed
 from rayside.console import Console
-from rayside.errors import ClusterUnreachable, InvalidArgument, NotRunning
+from rayside.errors import ClusterUnreachable, Forbidden, InvalidArgument, NotRunning
 from tests.http_servers import answering, says
 from tests.unit.scripted_objects import Objects, objects
 

@@ -14,8 +14,6 @@ from typing import Any, cast
 import pytest
 
 from bootstrap.delivery.door_secrets import Claim
-from bootstrap.errors import NotReady
-from bootstrap.step import Condition
 from bootstrap.steps.ray_cluster import PAUSED, PAUSED_FOR, PAUSED_IDLE, PAUSED_SINCE, RESUMED, paused
 from bootstrap.targets.place import Place
 from bootstrap.verbs import workshop_files
@@ -24,7 +22,8 @@ from bootstrap.workshop import inside
 from bootstrap.workshop.event import Workshop, _state
 from bootstrap.workshop.pause import Culling, IdlePaused, Paused, Resumed
 from rayside.console import Console
-from rayside.errors import ClusterUnreachable, InvalidArgument, NotRunning
+from rayside.errors import ClusterUnreachable, InvalidArgument, NotReady, NotRunning
+from rayside.steps.step import Condition
 
 NOON = datetime(2026, 11, 27, 12, tzinfo=timezone.utc)
 

@@ -31,8 +31,6 @@ from bootstrap.kube.sizes import (
     shown,
 )
 from bootstrap.settings import ROOT, Settings
-from bootstrap.shell import Shell
-from bootstrap.step import Report, Status, ready
 from bootstrap.steps.namespace import Namespace
 from bootstrap.targets.place import Place
 from bootstrap.verbs import workshop as verb
@@ -41,6 +39,8 @@ from bootstrap.workshop.attendees import LONGEST, MOST, PlaceName, listed, numbe
 from bootstrap.workshop.estimate import Used
 from bootstrap.workshop.event import REMOVED_AT_ONCE, Workshop
 from rayside.errors import InvalidArgument
+from rayside.steps.step import Report, Status, ready
+from rayside.system.shell import Shell
 from tests.instances import instance
 from tests.targets import kind_target
 from tests.unit.scripted_debuggee import ScriptedConsole

@@ -11,14 +11,14 @@ import pytest
 import yaml
 
 from bootstrap.delivery.front_door import FrontDoor
-from bootstrap.errors import Forbidden
 from bootstrap.kube import rights
 from bootstrap.kube.api import CORE
 from bootstrap.settings import ROOT, Settings
-from bootstrap.shell import Shell
 from bootstrap.sources.source import Images
 from bootstrap.targets.on_kubernetes import OnKubernetes
 from bootstrap.workshop.event import Workshop
+from rayside.errors import Forbidden
+from rayside.system.shell import Shell
 from tests.documented_rights import documented, each, rules_of
 from tests.instances import instance
 from tests.targets import kind_target

@@ -12,11 +12,11 @@ from bootstrap.errors import NoRoom
 from bootstrap.kube.api import CORE
 from bootstrap.kube.sizes import Size
 from bootstrap.settings import Settings
-from bootstrap.shell import Shell
 from bootstrap.steps.place_bounds import DOOR
 from bootstrap.steps.ray_cluster import PAUSED
 from bootstrap.targets.place import Place
 from bootstrap.workshop.event import Workshop
+from rayside.system.shell import Shell
 from tests.instances import instance
 from tests.unit.scripted_objects import Objects, objects
 

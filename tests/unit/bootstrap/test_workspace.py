@@ -5,22 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bootstrap.errors import BadChecksum, NoNetwork
 from bootstrap.settings import ROOT, Settings
 from bootstrap.sources import extensions
-from bootstrap.step import Appliable, Condition
 from bootstrap.steps import workspace
-from bootstrap.steps.relay import LocalRelay
 from bootstrap.steps.workspace import FOLDER, head_folder, local_folder
 from bootstrap.targets.local import Local
 from rayside.errors import CommandFailed
 from rayside.own_folder import make_own
 from rayside.ray.records import Job
+from rayside.steps.relay_process import LocalRelay
+from rayside.steps.step import Appliable, Condition
+from rayside.system.shell import Outcome, Shell
 from tests.targets import kind_target, local_target
 
 UNPACKED = "/tmp/ray/session_latest/runtime_resources"
@@ -170,6 +173,8 @@ def test_the_cluster_file_says_how_to_reach_and_submit(tmp_path: Path) -> None:
         "submit": [str(ROOT / "invokew"), "submit"],
         "environment": {
             "INVOKE_RAYSIDE_TARGET": "local",
+            "INVOKE_RAYSIDE_NAME": "rayside",
+            "INVOKE_RAYSIDE_NAMESPACE": "default",
             "INVOKE_RAYSIDE_STATE_FOLDER": str(tmp_path),
             "INVOKE_RAYSIDE_CACHE_FOLDER": str(tmp_path),
         },
@@ -213,3 +218,27 @@ def test_what_is_said_of_a_cluster_does_not_change_with_what_it_would_be_made_by
     assert first.workspace_here.environment() == second.workspace_here.environment()
     kinds = [kind_target(Settings(target="kind", state_folder=tmp_path, ray_workers=n)) for n in (1, 2)]
     assert kinds[0].cluster_file.document() == kinds[1].cluster_file.document()
+
+
+# --- its own extension -------------------------------------------------------------------
+
+
+class Packer(Shell):
+    """Packs nothing, in place of `pack`, and keeps what it was called with."""
+
+    def run(self, args: Sequence[str | Path], **how: Any) -> Outcome:
+        self.words, self.home = [*map(str, args)], Path(how["env"]["HOME"])
+        Path(self.words[-1]).write_text("packed")
+        return Outcome(0, "", "")
+
+
+def test_the_extension_is_packed_in_a_folder_that_goes_and_leaves_a_ray_that_starts_the_processors(
+    tmp_path: Path,
+) -> None:
+    shell, vsix = Packer(), tmp_path / "ours.vsix"
+    files = replace(local(tmp_path).workspace_files, shell=shell)
+    files.folder.mkdir()
+    files.pack(vsix, lambda text: None)
+    assert vsix.read_text() == "packed"
+    assert shell.words[:4] == ["nice", "-n", "15", str(extensions.OWN / "pack")]
+    assert not shell.home.exists()

@@ -12,31 +12,30 @@ from typing import Any
 import pytest
 
 from bootstrap import instance
-from bootstrap.errors import Forbidden, ImagesOutOfReach, NotOurs
+from bootstrap.errors import ImagesOutOfReach, NotOurs
 from bootstrap.given_settings import parse
 from bootstrap.instance import Instance
-from bootstrap.kube import heads
 from bootstrap.kube.api import CORE, RAY
 from bootstrap.settings import POD, Settings
-from bootstrap.shell import Outcome, Shell
 from bootstrap.sources.source import Images
-from bootstrap.step import Condition
-from bootstrap.steps.debugpy_package import DebugpyPackage
-from bootstrap.steps.preflight import Preflight
 from bootstrap.steps.pull_secret import PullSecret
 from bootstrap.steps.ray_environment import RayEnvironment
 from bootstrap.steps.secret_file import SecretFile
-from bootstrap.steps.their_ray import TheirRay
 from bootstrap.steps.workspace_pod import WorkspacePod, WorkspaceSecret, new_name
 from bootstrap.targets import choice
-from bootstrap.targets.cluster_by_head import ClusterByContext
 from bootstrap.targets.cluster_with_workspace import ClusterWithWorkspace
+from bootstrap.targets.existing_cluster import Cluster
 from bootstrap.targets.pod import PodAccess, PodsRay
-from rayside.errors import InvalidSetting, KubernetesTokens, NotRunning
+from rayside.connection import heads
+from rayside.errors import Forbidden, InvalidSetting, KubernetesTokens, NotRunning
 from rayside.own_folder import make_own
 from rayside.ray import jobs
 from rayside.ray.debug import Debug
 from rayside.relay.config import Config, Masking
+from rayside.steps.existing_ray import ExistingRay
+from rayside.steps.preflight import Preflight
+from rayside.steps.step import Condition
+from rayside.system.shell import Outcome, Shell
 from rayside.users import in_a_name
 from tests.bundles import recorded
 from tests.instances import instance as an_instance
@@ -74,7 +73,7 @@ def secret(folder: Path, kube: Objects, mode: str = "token") -> WorkspaceSecret:
     password = SecretFile(folder / "password", 18, "workspace-password", "password")
     password.file.write_text("pass")
     preflight: Any = Preflight
-    head = TheirRay(mine, Path("/programs"), preflight)
+    head = ExistingRay(mine, preflight)
     return WorkspaceSecret(mine, kube, head, 8265, password)
 
 
@@ -266,23 +265,23 @@ def test_its_steps_fit_together_and_no_actor_is_among_them(one_ray: Path) -> Non
 
 def test_what_lacks_is_said_before_anything_is_made(one_ray: Path) -> None:
     with pytest.raises(ImagesOutOfReach, match=r"workspace:\S+$"):
-        chosen(one_ray).require_rights()
+        chosen(one_ray).connection.require_rights()
     target = chosen(one_ray, image_registry="r.test/x")
     vars(target)["kube"] = objects(lacking={"create pods in team", "get secrets in team"})
     with pytest.raises(Forbidden, match="create pods; get secrets"):
-        target.require_rights()
+        target.connection.require_rights()
 
 
 @pytest.mark.parametrize("workspace_pod", [True, False])
 def test_a_ray_that_takes_tokens_of_kubernetes_is_refused_at_once(one_ray: Path, workspace_pod: bool) -> None:
     target = choice.choose(settings(one_ray, image_registry="r.test/x", workspace_pod=workspace_pod), Shell())
-    assert isinstance(target, ClusterByContext)
+    assert isinstance(target, Cluster)
     env = [{"name": "TZ", "valueFrom": {}}, {"name": "RAY_ENABLE_K8S_TOKEN_AUTH", "value": "true"}]
     pods = [{"spec": {"containers": [{"name": "ray-head", "env": env}, {"name": "metrics"}]}}]
     lists = {f"{CORE}/namespaces/team/pods": pods}
     vars(target)["kube"] = objects(lists=lists, objects={"/version": {"minor": "34"}})
     with pytest.raises(KubernetesTokens) as caught:
-        target.preflight.check()
+        target.connection.preflight.check()
     assert "leave enableK8sTokenAuth out" in caught.value.hint
     assert not heads.takes_kubernetes_tokens(objects(lists={f"{CORE}/namespaces/team/pods": []}), "theirs")
 
@@ -303,11 +302,10 @@ def test_from_a_mirror_the_pod_pulls_with_a_secret_of_its_own(one_ray: Path) -> 
     document = pod(one_ray.parent / "another", api(), pull_secret=secret.secret).manifest()
     assert document["spec"]["imagePullSecrets"] == [{"name": secret.secret}]
     assert secret.secret in document["metadata"]["annotations"]["rayside.dev/spec"]
-    # No index is asked for the packages of this machine, and of jobs.
-    environment, debugpy = steps["ray-environment"], steps["debugpy-package"]
+    # No index is asked for the packages of this machine.
+    environment = steps["ray-environment"]
     assert isinstance(environment, RayEnvironment)
-    assert isinstance(debugpy, DebugpyPackage)
-    assert environment.wheels == debugpy.wheels == target.wheels is not None
+    assert environment.wheels == target.wheels is not None
 
 
 def test_a_users_name_can_stand_in_a_pods() -> None:

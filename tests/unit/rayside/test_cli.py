@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from rayside import cli, run_program
-from rayside.console import Console
+from rayside.cli_commands import COMMANDS
+from rayside.connection.instance import Instance, Ports
+from rayside.console import PACKAGE, Console
+from rayside.debugger_files import ROOT
 from rayside.errors import MissingProgram
+from rayside.settings import Settings
+from rayside.verbs import connecting
+from tests.patience import PATIENCE
 
 
 @pytest.fixture(autouse=True)
@@ -20,6 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("RAY_ADDRESS", run_program._IN_JOB):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(run_program, "require_ray", lambda: None)
+    monkeypatch.setenv("INVOKE_RAYSIDE_STATE_FOLDER", str(tmp_path / "state"))
     return tmp_path
 
 
@@ -36,6 +45,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["run", "--listen", "70000", "main.py"], "--listen 70000 is no port"),
         (["run", "--listen", "0", "--evaluate", "x", "main.py"], "--listen leaves breakpoints and values"),
         (["run", "--timeout", "soon", "main.py"], "--timeout is 'soon'"),
+        (["run", "--evaluate", "x +", "main.py"], "--evaluate 'x +': it is no Python expression"),
+        (["compare"], "the following arguments are required: EXPR"),
+        (["completion", "tcsh"], "no completion for 'tcsh'"),
     ],
     ids=str,
 )
@@ -111,3 +123,78 @@ class TestRay:
             run_program.require_ray()
         assert why in error.value.message
         assert error.value.hint.endswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "why"),
+    [
+        (["connect"], "invalid-setting", "no Ray cluster was named"),
+        (["connect", "--address", "head"], "invalid-setting", "address is 'head'"),
+        (["connect", "--ssh", "a", "--context", "b"], "invalid-setting", "are two ways to a Ray"),
+        (["debug"], "not-running", "no Ray cluster is connected"),
+        (["status", "--name", "demo"], "not-running", "no Ray cluster demo is connected"),
+    ],
+    ids=str,
+)
+def test_what_leads_to_no_cluster_is_said(
+    words: list[str], error: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*words]) == {"invalid-setting": 2, "not-running": 4}[error]
+    shown = capsys.readouterr().err
+    assert f"error[{error}]: " in shown
+    assert why in shown
+    assert "./invokew" not in shown
+
+
+def test_a_word_too_many_leads_to_the_help_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["logs", "train-1"]) == 2
+    shown = capsys.readouterr().err
+    assert "unrecognized arguments: train-1" in shown
+    assert "rayside logs --help says how it is typed" in shown
+
+
+def test_each_command_explains_itself_and_its_options(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in COMMANDS:
+        with pytest.raises(SystemExit) as ended:
+            cli.main([command.name, "-h"])
+        assert ended.value.code == 0
+        shown = capsys.readouterr().out
+        assert shown.startswith(f"usage: rayside {command.name}")
+        assert all(f"--{option.name}" in shown for option in command.all_options), shown
+
+
+@pytest.mark.parametrize(
+    ("advice", "said"),
+    [
+        ("./invokew debug --stacks shows it", "rayside stacks --name demo shows it"),
+        ("ask first; ./invokew up repairs it", "ask first; rayside connect --name demo repairs it"),
+        ("./invokew doctor --fix", "install it"),
+        ("./invokew diagnose --job a says more", "rayside logs --name demo --job a says more"),
+        ("./invokew upgrade", "rayside upgrade"),
+    ],
+)
+def test_the_commands_that_are_advised_are_those_of_the_package(advice: str, said: str) -> None:
+    console = Console(cluster="demo", program=PACKAGE)
+    assert console.for_cluster(advice) == said
+
+
+def test_help_says_how_vs_code_gets_the_extension(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "./invokew vsix makes it, and code --install-extension ray-breakpoints.vsix installs it" in told
+
+
+def test_an_editors_submit_runs_nothing_of_the_folder_that_it_is_run_in(folder: Path) -> None:
+    settings = Settings(state_folder=folder / "state", cache_folder=folder / "cache")
+    ports = Ports(8265, 10001, 5678, 8443)
+    identity = Instance("rayside", "cluster", "default", "", folder / "state" / "rayside", ports)
+    command = connecting._cluster_file(settings, identity).submit
+    (folder / "rayside").mkdir()
+    for name in ("rayside/__init__.py", "rayside/cli.py", "argparse.py"):
+        (folder / name).write_text("raise SystemExit('of the folder')\n")
+    environment = {"PATH": os.defpath, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [*command, "--help"], cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert (done.returncode, done.stdout[:21]) == (0, "usage: rayside submit"), done.stderr

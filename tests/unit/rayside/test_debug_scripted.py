@@ -143,7 +143,7 @@ def test_breakpoints_are_set_before_any_task_moves_and_what_is_off_is_told_once(
     places = [Place(str(file), 7, None), Place(str(file), 3, "x == 'a:b'"), Place(str(file), 9, None)]
     _, events = record(job, relay, breakpoints=places)
     assert events[:3] == [
-        f"{file}:3 stops nothing yet: no task has it yet",
+        f"breakpoint at {file}:3 waits: no task has it yet",
         f"breakpoint at {file}:8 (line 7 has no code)",
         f"breakpoint at {file}:3",
     ]

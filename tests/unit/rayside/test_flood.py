@@ -132,11 +132,11 @@ def test_what_is_no_ordinary_line_is_bounded_as_well(count: int, text: str, most
 def test_what_users_read() -> None:
     text = left_out_line([("work · 7@n", 1234)], ["raysubmit_7"])
     assert text.startswith("work · 7@n: 1,234 more lines were left out")
-    assert text.endswith(": ./invokew logs --job raysubmit_7")
+    assert text.endswith(": `logs --job raysubmit_7`")
     assert left_out_line([("work · 7@n", 1)], []).startswith("work · 7@n: 1 more line was left out")
     assert left_out_line([("a", 1000), ("b", 1)], ["j"]).startswith("2 tasks: 1,001 more lines were left out")
 
 
 @pytest.mark.parametrize("submissions", [[], [""], ["one", "two"], ["; rm -r ."], ["a\x1b[2J"], ["x" * 200]])
 def test_only_one_job_with_a_plain_name_is_in_the_command(submissions: list[str]) -> None:
-    assert logs_command(submissions) == "./invokew logs"
+    assert logs_command(submissions) == "`logs`"

@@ -90,7 +90,7 @@ def test_the_driver_is_debugged_if_it_imports_the_hook(code: Path, entrypoint: s
     environment = job.environment()
     assert ("RAY_RUNTIME_ENV_HOOK" in environment["env_vars"]) is driver_too
     assert ("worker_process_setup_hook" in environment) is not driver_too
-    recorded = json.loads(job.options("x-1", None)[-1])[DEBUG]
+    recorded = job.all_metadata()[DEBUG]
     assert json.loads(recorded) == {"attach_timeout": 60.0, "post_mortem": False, "driver": driver_too}
 
 
@@ -138,14 +138,13 @@ def test_the_hook_is_the_last_of_py_modules_and_is_not_among_the_users(code: Pat
     modules = job.environment()["py_modules"]
     assert modules[0] == str(code / "model")
     assert (Path(modules[1]) / "worker" / "driver.py").is_file()
-    metadata = json.loads(job.options("x-1", None)[-1])
-    assert json.loads(metadata[PY_MODULES]) == [str(code / "model")]
+    assert json.loads(job.all_metadata()[PY_MODULES]) == [str(code / "model")]
 
 
 def test_without_debug_nothing_is_added(code: Path) -> None:
     job = jobs.prepare(working_dir=str(code), py_modules=[], entrypoint="python train.py")
     assert job.environment() == {}
-    assert set(json.loads(job.options("x-1", None)[-1])) == {WORKING_DIR}
+    assert set(job.all_metadata()) == {WORKING_DIR}
 
 
 def started(monkeypatch: pytest.MonkeyPatch, job: dict[str, Any], **env: str) -> None:

@@ -1,4 +1,4 @@
-"""Tests jobs: what is refused before anything is sent, the command that sends it, and explained ends."""
+"""Tests jobs: what is refused before anything is sent, what is sent, and explained ends."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from rayside.errors import InvalidYaml, MissingEntrypoint, MissingWorkingDir, NotAPackage
+from rayside.errors import (
+    InvalidYaml,
+    MissingEntrypoint,
+    MissingWorkingDir,
+    NotAPackage,
+    NotRunning,
+    SubmissionFailed,
+)
 from rayside.ray import jobs, outcome
 from rayside.ray.debug import Debug
 from rayside.ray.metadata import LOCAL_ROOTS, WORKING_DIR
 from rayside.ray.records import Job
+from tests.unit.scripted_jobs_api import jobs_api
 
 
 def prepare(folder: Path | None, **changed: object) -> jobs.Submission:
@@ -140,10 +148,11 @@ def test_a_broken_runtime_env_is_refused_by_place(program: Path, text: str, mess
 )
 def test_an_entrypoint_means_the_same_to_rays_shell(program: Path, entrypoint: str, printed: str) -> None:
     job = prepare(program, entrypoint=entrypoint)
-    command = job.command(Path("ray"), "url", "train-1", None)
-    # `ray job submit` quotes each word, and the job's supervisor gives the line to sh.
-    line = shlex.join(command[command.index("--") + 1 :])
-    assert job.arguments("train-1")["entrypoint"] == line
+    with jobs_api() as ray:
+        jobs.submit(ray.dashboard(), job, "train-1")
+    # The job's supervisor gives the line to sh.
+    line = ray.jobs[0]["entrypoint"]
+    assert line == shlex.join(job.words())
     if printed:
         (program / "sub").mkdir()
         assert subprocess.check_output(line, shell=True, cwd=program, text=True).strip() == printed
@@ -151,13 +160,59 @@ def test_an_entrypoint_means_the_same_to_rays_shell(program: Path, entrypoint: s
         assert line == entrypoint
 
 
-def test_a_runtime_env_file_keeps_secrets_out_of_the_command(program: Path) -> None:
-    file = program / "env.yaml"
-    file.write_text("env_vars: {KEY: hunter2}")
-    job = prepare(program, runtime_env=file)
-    command = job.command(Path("ray"), "url", "train-1", Path("/private/runtime_env.yaml"))
-    assert "hunter2" not in " ".join(command)
-    assert command[command.index("--runtime-env") + 1] == "/private/runtime_env.yaml"
+@pytest.mark.parametrize("debug", [None, Debug(attach_timeout=5, post_mortem=True)])
+def test_ray_gets_the_whole_job(program: Path, debug: Debug | None) -> None:
+    requirements = program / "requirements.txt"
+    requirements.write_text("a\n")
+    (program / "env.yaml").write_text(f"env_vars: {{A: b}}\nexcludes: [train.py]\npip: {requirements}")
+    job = prepare(program, py_modules=[str(program / "model")], runtime_env=program / "env.yaml", debug=debug)
+    job = replace(job, reserved={"entrypoint_num_cpus": 0.5, "entrypoint_resources": {"TPU": 4}}, user="anna")
+    with jobs_api() as ray:
+        jobs.submit(ray.dashboard(), job, "train-1")
+    (sent,) = ray.jobs
+    runtime_env = sent.pop("runtime_env")
+    assert sent == {
+        "entrypoint": "python train.py",
+        "submission_id": "train-1",
+        "metadata": job.all_metadata(),
+        "entrypoint_num_cpus": 0.5,
+        "entrypoint_resources": {"TPU": 4},
+    }
+    assert sent["metadata"][WORKING_DIR] == str(program)
+    folders = [runtime_env.pop("working_dir"), *runtime_env.pop("py_modules")]
+    environment = job.environment()
+    assert len(folders) == 1 + len(environment.pop("py_modules"))
+    assert runtime_env == {**environment, "pip": ["a"]}
+    assert "train.py" not in ray.names(folders[0])
+    assert ray.names(folders[1]) == ["model/__init__.py"]
+    assert not debug or "rayside/worker/driver.py" in ray.names(folders[2])
+    assert ray.tokens == {"Bearer token"}
+
+
+def test_a_remote_working_dir_is_passed_on_and_none_is_left_out(program: Path) -> None:
+    with jobs_api() as ray:
+        jobs.submit(ray.dashboard(), prepare(None, working_dir="s3://bucket/code.zip"), "a-1")
+        jobs.submit(ray.dashboard(), jobs.Submission("true", None), "a-2")
+    assert [job["runtime_env"] for job in ray.jobs] == [{"working_dir": "s3://bucket/code.zip"}, {}]
+    assert [job["metadata"] for job in ray.jobs] == [{}, {}]
+
+
+def test_why_ray_does_not_take_a_job_is_its_last_line_and_a_known_id_is_submitted() -> None:
+    job, trace = jobs.Submission("true", None), "Traceback (most recent call last):\n  File\nValueError: "
+    with jobs_api() as ray:
+        ray.refusals["POST"] = 400, f"{trace}no such field\n"
+        with pytest.raises(SubmissionFailed, match=r"^Ray did not take the job: ValueError: no such field$"):
+            jobs.submit(ray.dashboard(), job, "a-1")
+        ray.refusals["POST"] = 500, f"{trace}Job with submission_id a-1 already exists. Please use another.\n"
+        jobs.submit(ray.dashboard(), job, "a-1")
+        ray.refusals, ray.failure = {}, f"{trace}Only .zip files are supported\n"
+        with pytest.raises(SubmissionFailed, match=r"ValueError: Only .zip files are supported$"):
+            jobs.submit(ray.dashboard(), job, "a-2")
+        ray.refusals["POST"] = 401, "no"
+        with pytest.raises(NotRunning, match="refuses our token"):
+            jobs.submit(ray.dashboard(), job, "a-1")
+    with pytest.raises(NotRunning, match="no Ray dashboard answers"):
+        jobs.submit(ray.dashboard(), job, "a-1")
 
 
 @pytest.mark.parametrize(
@@ -206,9 +261,8 @@ def test_a_folder_written_through_a_symlink_is_kept_as_it_was_written(program: P
     link.symlink_to(program)
     job = prepare(link, py_modules=[str(link / "model"), str(program / "model")])
     assert job.working_dir == str(program)
-    metadata = json.loads(job.options("train-1", None)[-1])
-    assert json.loads(metadata[LOCAL_ROOTS]) == {
+    assert json.loads(job.all_metadata()[LOCAL_ROOTS]) == {
         str(program): str(link),
         str(program / "model"): str(link / "model"),
     }
-    assert LOCAL_ROOTS not in json.loads(prepare(program).options("train-1", None)[-1])
+    assert LOCAL_ROOTS not in prepare(program).all_metadata()

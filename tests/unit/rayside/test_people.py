@@ -19,11 +19,8 @@ import pytest
 from bootstrap.given_settings import parse
 from bootstrap.instance import configured, read
 from bootstrap.settings import Settings
-from bootstrap.shell import Shell
 from bootstrap.targets import choice
-from bootstrap.targets.cluster_job import ClusterJob
 from bootstrap.targets.existing_cluster import Cluster
-from bootstrap.verbs import relay_requests as paused
 from rayside.console import Console
 from rayside.errors import InvalidSetting
 from rayside.own_folder import make_own
@@ -32,9 +29,12 @@ from rayside.ray.metadata import USER, USER_VARIABLE
 from rayside.ray.records import jobs_for, read_job
 from rayside.ray.state import LAG
 from rayside.relay.debuggee import MOST_TRIES, AttachTries, Debuggee
+from rayside.system.shell import Shell
 from rayside.users import OF_A_RUN, is_name, own_name, sees
+from rayside.verbs import relay_requests as paused
+from rayside.verbs.cluster_job import ClusterJob
 from rayside.worker import driver, handshake
-from tests.unit.bootstrap.test_paused import target_of
+from tests.unit.rayside.test_paused import access_of
 from tests.unit.rayside.test_relay_process import JOBS, WORKERS, Clock, cluster
 from tests.unit.rayside.test_state import JOB, TASK, WORKER, Recorded
 
@@ -101,7 +101,6 @@ def test_submit_says_whose_the_job_is_on_a_ray_that_others_use() -> None:
     assert isinstance(target, Cluster)
     job = target.access.completed(Submission("python x.py", "/code"))
     assert job.all_metadata()[USER] == "anna"
-    assert json.dumps({USER: "anna"})[1:-1] in job.command(Path("ray"), URL, "x", None)[-4]
 
 
 def test_a_driver_by_hand_passes_on_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,16 +361,15 @@ def test_breakpoints_lists_ones_own_and_says_whose_others_are(
         return {"tasks": [{**task, **times} for task in tasks], "problem": "", "hidden": 2 - len(users)}
 
     monkeypatch.setattr(paused, "ask", ask)
-    target = target_of(tmp_path, user="anna")
-    monkeypatch.setattr(choice, "existing", lambda settings, shell: target)
-    paused.breakpoints(Settings(), Console())
+    access = access_of(tmp_path, user="anna")
+    paused.breakpoints(access, Console())
     shown = capsys.readouterr().out
     assert "Paused in jobs of others: 1 (--everyone lists them)" in shown
     assert ("of anna" in shown, "of bob" in shown) == (True, False)
-    paused.breakpoints(Settings(), Console(), everyone=True)
+    paused.breakpoints(access, Console(), everyone=True)
     rows = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
     assert rows[:3] == ["task", "of anna", "of bob"]
-    paused.breakpoints(Settings(), Console(True), everyone=True)
+    paused.breakpoints(access, Console(True), everyone=True)
     assert [row["user"] for row in json.loads(capsys.readouterr().out)] == ["anna", "bob"]
 
 

@@ -17,19 +17,11 @@ import pytest
 import yaml
 
 from bootstrap.instance import configured
-from bootstrap.processes import created
 from bootstrap.settings import ROOT, Settings
-from bootstrap.shell import Shell
-from bootstrap.sources.debugger_files import DEBUGGER
 from bootstrap.sources.workspace_image import workspace_image
-from bootstrap.step import Condition
-from bootstrap.steps import marks
-from bootstrap.steps.head_relay import HeadRelay
 from bootstrap.steps.local_ray import RayHead
-from bootstrap.steps.preflight import Preflight
-from bootstrap.steps.relay import LocalRelay
-from bootstrap.steps.their_ray import TheirRay
 from rayside.dap.paused_task import PausedTask
+from rayside.debugger_files import DEBUGGER
 from rayside.errors import NotRunning
 from rayside.own_folder import make_own
 from rayside.ray.job_folders import PathMap
@@ -38,6 +30,14 @@ from rayside.ray.records import Job, RunningTask
 from rayside.relay.cluster import ClusterDebuggees
 from rayside.relay.config import Config, Masking
 from rayside.relay.server import allow_many_files
+from rayside.steps.existing_ray import ExistingRay
+from rayside.steps.head_relay import HeadRelay
+from rayside.steps.preflight import Preflight
+from rayside.steps.relay_process import LocalRelay
+from rayside.steps.step import Condition
+from rayside.system import marks
+from rayside.system.processes import created
+from rayside.system.shell import Shell
 from tests.unit.rayside.test_state import JOB, TASK, WORKER, Recorded
 
 WORKERS, TASKS, JOBS = "/api/v0/workers", "/api/v0/tasks", "/api/jobs/"
@@ -280,10 +280,10 @@ def test_no_token_is_in_what_is_written_of_a_relay(tmp_path: Path) -> None:
     }
     instance = replace(configured(Settings(), "local"), location=tmp_path)
     preflight: Any = Preflight
-    head = TheirRay(instance, tmp_path, preflight)
+    head = ExistingRay(instance, preflight)
     make_own(instance.folder)
     head.token.write_text("a-token")
-    relay = HeadRelay(Shell(), instance, head, lambda: contextlib.nullcontext(""), masking)
+    relay = HeadRelay(instance, head, lambda: contextlib.nullcontext(""), masking)
     assert "a-token" not in json.dumps(relay._spec)
 
 

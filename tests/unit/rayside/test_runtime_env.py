@@ -13,6 +13,7 @@ from bootstrap.kube.rayjob import document
 from rayside.errors import InvalidYaml
 from rayside.ray import jobs
 from rayside.ray.debug import Debug
+from rayside.ray.runtime_env import with_files_read
 from tests.unit.scripted_rayjob import rayjob
 
 # An integration test gives both tables to Ray itself. {folder} has a requirements.txt and an env.yaml.
@@ -207,11 +208,35 @@ def test_options_win_over_the_file_and_a_wrong_one_is_no_traceback(folder: Path)
 
 def test_workers_in_an_image_get_no_folder_and_no_debugger(folder: Path) -> None:
     job = prepare(folder, "image_uri: mine\n")
-    assert "working_dir" not in job.arguments("a-1")["runtime_env"]
+    assert job.working_dir is None
     with pytest.raises(InvalidYaml, match="and there is --debug"):
         prepare(folder, "image_uri: mine\n", debug=Debug())
     with pytest.raises(InvalidYaml, match="and there is working_dir"):
         prepare(folder, "image_uri: mine\n", working_dir=str(folder))
+
+
+def test_the_nodes_get_the_content_of_the_files_that_are_named(folder: Path) -> None:
+    requirements, environment = folder / "requirements.txt", folder / "env.yaml"
+    requirements.write_text("a==1\n\nb\n")
+    environment.write_text("dependencies: [pip, {pip: [a]}]")
+    given = {"uv": {"packages": ["u"]}, "conda": str(environment), "excludes": ["x"]}
+    assert with_files_read(given | {"uv": None}) == {
+        "conda": {"dependencies": ["pip", {"pip": ["a"]}]},
+        "excludes": ["x"],
+    }
+    lines = ["a==1", "", "b"]
+    assert with_files_read({"pip": str(requirements)}) == {"pip": lines}
+    assert with_files_read({"uv": str(requirements)}) == {"uv": lines}
+    pip = {"packages": str(requirements), "pip_check": True}
+    assert with_files_read({"pip": pip}) == {"pip": {"packages": lines, "pip_check": True}}
+    for fields in ({"pip": ["a"]}, {"uv": given["uv"]}, {"conda": "an-environment"}, {}):
+        assert with_files_read(fields) == fields
+    environment.write_text("- a")
+    with pytest.raises(InvalidYaml, match="conda in the job is a list"):
+        with_files_read({"conda": str(environment)})
+    requirements.write_bytes(b"\xff")
+    with pytest.raises(InvalidYaml, match=r"requirements\.txt can't be read"):
+        with_files_read({"pip": str(requirements)})
 
 
 def test_a_variables_value_is_in_no_message(folder: Path) -> None:

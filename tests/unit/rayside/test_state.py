@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
 
-from rayside.errors import CredentialsRefused, JobNotFound, NotRunning
+from rayside.errors import CredentialsRefused, JobNotFound, NotRay, NotRunning
 from rayside.ray import authentication
 from rayside.ray.state import Dashboard
+from tests.http_servers import answering, says
+from tests.patience import PATIENCE
 
 WORKER = {
     "worker_id": "w1",
@@ -129,3 +133,49 @@ def test_a_token_that_no_header_takes_is_refused_and_not_shown(token: str) -> No
     with pytest.raises(CredentialsRefused, match="a line break or another character") as caught:
         Dashboard("http://127.0.0.1:1", authentication.token("", {"RAY_AUTH_TOKEN": token}))
     assert "hunter" not in str(caught.value.document())
+
+
+# --- where the token goes ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(lambda dashboard: dashboard.version(), id="GET"),
+        pytest.param(lambda dashboard: dashboard.forget("j1"), id="DELETE"),
+        pytest.param(lambda dashboard: dashboard.submit("true", "j1", {}), id="POST"),
+        pytest.param(lambda dashboard: dashboard.head_log(), id="stream"),
+        pytest.param(lambda dashboard: list(dashboard.follow("j1")), id="websocket"),
+        pytest.param(lambda dashboard: authentication.mode(dashboard.url), id="mode"),
+    ],
+)
+def test_a_dashboard_can_send_us_to_no_other_server(asked: Callable[[Dashboard], object]) -> None:
+    others: list[str] = []
+
+    def other(request: BaseHTTPRequestHandler) -> None:
+        others.append(request.path)
+        says(request, 404)
+
+    def redirects(request: BaseHTTPRequestHandler) -> None:
+        scheme = "ws" if request.headers["Upgrade"] else "http"
+        says(request, 307, Location=f"{scheme}://127.0.0.1:{port}/internal")
+
+    refused = pytest.raises((NotRunning, NotRay))
+    with answering(other) as port, answering(redirects) as asked_port, refused:
+        asked(Dashboard(f"http://127.0.0.1:{asked_port}", "token"))
+    assert others == []
+
+
+def test_output_is_not_followed_in_clear_text_where_the_address_is_https() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as thread:
+
+        def received() -> bytes:
+            connection, _ = server.accept()
+            with connection:
+                return connection.recv(4096)
+
+        first = thread.submit(received)
+        with pytest.raises(NotRunning, match="closed the job's output"):
+            list(Dashboard(f"https://127.0.0.1:{server.getsockname()[1]}", "token").follow("j1"))
+        # A handshake of TLS.
+        assert first.result(PATIENCE)[:1] == b"\x16"

@@ -1,4 +1,4 @@
-"""Tests submission from beside the cluster: its options, the cluster file, and what Ray's client gets."""
+"""Tests submission from beside the cluster: its options, and the cluster file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rayside.errors import (
     NotAPackage,
     NotRunning,
 )
-from rayside.ray import jobs, metadata
+from rayside.ray import jobs
 from rayside.ray.debug import Debug
 from rayside.submission import CLUSTER_FILE, Cluster, parsed, prepare
 
@@ -139,42 +139,3 @@ def test_no_other_file_is_taken(tmp_path: Path, text: str) -> None:
     (tmp_path / "cluster.json").write_text(text)
     with pytest.raises(InvalidSetting, match="not a cluster file"):
         Cluster.read(environment)
-
-
-# --- what Ray is told --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("debug", [None, Debug(attach_timeout=5, post_mortem=True)])
-@pytest.mark.parametrize("entrypoint", ["python train.py --name 'a b'", "python train.py > out && echo done"])
-def test_rays_client_and_program_are_told_alike(program: Path, entrypoint: str, debug: Debug | None) -> None:
-    link = program.parent / "link"
-    link.symlink_to(program)
-    (program / "env.yaml").write_text("env_vars: {A: b}")
-    job = jobs.prepare(
-        working_dir=str(link),
-        py_modules=[str(link / "model")],
-        entrypoint=entrypoint,
-        runtime_env=program / "env.yaml",
-        debug=debug,
-    )
-    options = job.options("train-1", None)
-    by_option = dict(zip(options[1::2], options[2::2], strict=True))  # after --no-wait
-    inline = {**json.loads(by_option["--runtime-env-json"]), "working_dir": by_option["--working-dir"]}
-    # As Ray's program quotes the words after `--`.
-    quoted = {"python train.py --name 'a b'": entrypoint}
-    assert job.arguments("train-1") == {
-        "submission_id": by_option["--submission-id"],
-        "entrypoint": quoted.get(entrypoint, f"sh -c '{entrypoint}'"),
-        "runtime_env": inline,
-        "metadata": json.loads(by_option["--metadata-json"]),
-    }
-    assert inline["working_dir"] == str(program)
-    assert json.loads(by_option["--metadata-json"])[metadata.WORKING_DIR] == str(program)
-    assert str(link) in json.loads(by_option["--metadata-json"])[metadata.LOCAL_ROOTS]
-
-
-def test_a_remote_working_dir_is_passed_on_and_none_is_left_out(program: Path) -> None:
-    job = jobs.prepare(working_dir="s3://bucket/code.zip", py_modules=[], entrypoint="python train.py")
-    assert job.arguments("train-1")["runtime_env"] == {"working_dir": "s3://bucket/code.zip"}
-    assert job.arguments("train-1")["metadata"] == {}
-    assert jobs.Submission("true", None).arguments("x")["runtime_env"] == {}

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap import step
 from bootstrap.errors import RayDied
+from rayside import waiting
 from rayside.client import commands, keyboard, listing, session, terminal
 from rayside.client.breakpoints import path_of
 from rayside.client.session import AttachOptions
@@ -210,6 +210,7 @@ def test_a_task_is_looked_at_and_let_go_on_until_the_job_has_ended(tmp_path: Pat
     assert "NameError: name 'y' is not defined" in console.lines
     assert "-> 0  f  /near/a b/w.py:4" in console.lines
     assert "`numbers` is no command; `p numbers` evaluates it, `help` lists the commands" in console.lines
+    assert "`! x = 1` evaluates it" in commands.unknown("x", "x = 1")
     assert console.lines[-2:] == [
         "job raysubmit_1 ended: SUCCEEDED",
         "Next: ./invokew submit --help says how to run your own program",
@@ -499,7 +500,7 @@ def test_breakpoints_are_set_listed_and_cleared(tmp_path: Path) -> None:
     typed = ["b 6 if x > 1", "b 3", "b", "l", "clear 6", "clear", "b", "b ?", "c"]
     _, console = talk(tmp_path, job, relay, *typed)
     assert "breakpoint at /near/a b/w.py:6" in console.lines
-    assert "/near/a b/w.py:3 stops nothing yet: no code" in console.lines
+    assert "breakpoint at /near/a b/w.py:3 waits: no code" in console.lines
     assert "  /near/a b/w.py:3\n  /near/a b/w.py:6 if x > 1" in console.lines
     assert "B  6      return y" in console.shown
     assert console.lines.count("1 breakpoint removed") == 2
@@ -629,7 +630,7 @@ class Waiting(ScriptedConsole):
 
     def ask(self, prompt: str) -> str:
         if isinstance(self.typed[0], str) and self.typed[0].startswith(" "):
-            assert step.until(self._until, bool, 60)
+            assert waiting.until(self._until, bool, 60)
         return super().ask(prompt)
 
 

@@ -1,0 +1,278 @@
+"""Commands of the program `rayside`: the options of each, and what it calls."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rayside import options
+from rayside.console import Console
+from rayside.errors import InvalidArgument
+from rayside.options import Option, timeout_seconds
+from rayside.settings import Settings
+from rayside.settings_sources import read
+
+if TYPE_CHECKING:
+    from rayside.connection.access import Access
+
+_RUN = """\
+Run a Ray program under the debugger: pdb for Ray. Its driver, its tasks and its actors stop.
+
+examples:
+  rayside run --break my_task.py:12 my_program.py --its-option 3
+  rayside run --break my_task.py:12:'x > 3' -m my_package.train
+  rayside run --post-mortem my_program.py          # an exception stops where it was raised
+  rayside run --listen 5678 my_program.py          # an editor attaches, in place of the terminal
+  rayside run --json --evaluate x --break my_task.py:12 my_program.py
+
+The program runs with this Python and its Ray: one that its ray.init() starts, or the one of RAY_ADDRESS.
+When it ends, nothing of the debugger stays. `quit` lets it run on; Ctrl-C at the prompt ends it.
+"""
+_CONNECT = """\
+Connect to an existing Ray cluster. No Ray is needed on this machine. Running it again repairs the connection.
+
+examples:
+  rayside connect --address http://head.example.com:8265   # this machine reaches Ray's nodes
+  rayside connect --ssh head.example.com                   # it reaches the head alone, by OpenSSH
+  rayside connect --context my-context --namespace ray     # a RayCluster in Kubernetes
+
+then:
+  rayside submit --debug --working-dir . --entrypoint "python my_program.py"
+  rayside debug --break my_task.py:12
+  rayside disconnect
+"""
+_DEBUG = """\
+Debug the tasks of a cluster in this terminal, or scripted with --json.
+
+examples:
+  rayside debug                                  # stops at what is paused
+  rayside debug --break my_task.py:12:'x > 3'
+  rayside debug --json --evaluate x --break my_task.py:12
+  rayside debug --launch-json                    # tells VS Code how to attach
+"""
+_COMPLETION = """\
+Print a script that completes the commands and options of rayside.
+
+  bash: eval "$(rayside completion bash)"        in ~/.bashrc
+  zsh:  eval "$(rayside completion zsh)"         in ~/.zshrc, after compinit
+  fish: rayside completion fish | source         in ~/.config/fish/config.fish
+"""
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of `rayside`: `run` gets the options, as parsed; its result is the exit code.
+
+    `positional` are arguments without a dash; `usage` is the first line of its help, where argparse has no
+    good one.
+    """
+
+    name: str
+    help: str
+    run: Callable[[argparse.Namespace, Console], int | None]
+    options: tuple[Option, ...] = ()
+    positional: tuple[Option, ...] = ()
+    description: str = ""
+    is_for_a_cluster: bool = True
+    usage: str | None = None
+
+    @property
+    def all_options(self) -> tuple[Option, ...]:
+        return (*self.options, *((options.NAME,) if self.is_for_a_cluster else ()))
+
+
+def _settings(given: argparse.Namespace, console: Console) -> Settings:
+    """Returns the settings: the options that are settings, over the environment's and the project's."""
+    names = ("name", *(option.key for option in options.CONNECT))
+    settings = read({name: getattr(given, name, None) for name in names})
+    console.cluster = settings.name
+    return settings
+
+
+def _access(given: argparse.Namespace, console: Console) -> Access:
+    from rayside.verbs import connecting
+
+    return connecting.access(_settings(given, console), console)
+
+
+# --- the commands ------------------------------------------------------------------------
+
+
+def _run(given: argparse.Namespace, console: Console) -> int:
+    from math import inf
+
+    from rayside import run_program
+    from rayside.client.commands import break_option, evaluate_option
+
+    if not given.program:
+        raise InvalidArgument("no program is named", hint="as in: rayside run my_program.py")
+    listen = None
+    if given.listen is not None:
+        listen = int(given.listen) if given.listen.isascii() and given.listen.isdigit() else -1
+        if not 0 <= listen <= 65535:
+            raise InvalidArgument(
+                f"--listen {given.listen} is no port",
+                hint="choose one from 1024 to 65535, or 0 for a free one",
+            )
+        if given.breaks or given.evaluate or given.json:
+            raise InvalidArgument(
+                "--listen leaves breakpoints and values to the editor", hint="leave out the one or the other"
+            )
+    return run_program.run(
+        run_program.Program(
+            *(given.program[0], given.program[1:]),
+            is_module=given.is_module,
+            breaks=[break_option(text) for text in given.breaks],
+            evaluate=[evaluate_option(text) for text in given.evaluate],
+            post_mortem=given.post_mortem,
+            listen=listen,
+            timeout=timeout_seconds(given.timeout or inf),
+        ),
+        console,
+    )
+
+
+def _connect(given: argparse.Namespace, console: Console) -> None:
+    from rayside.verbs import connecting
+
+    connecting.connect(_settings(given, console), console)
+
+
+def _status(given: argparse.Namespace, console: Console) -> None:
+    from rayside.verbs import connecting
+
+    connecting.status(_settings(given, console), console, everyone=given.everyone)
+
+
+def _disconnect(given: argparse.Namespace, console: Console) -> None:
+    from rayside.verbs import connecting
+
+    connecting.disconnect(_settings(given, console), console)
+
+
+def _submit(given: argparse.Namespace, console: Console) -> None:
+    from rayside.ray.debug import debugging
+    from rayside.verbs import submitting
+
+    prints = given.print_runtime_env or given.serve
+    asked = debugging(
+        given.debug or prints,
+        post_mortem=given.post_mortem,
+        attach_timeout=given.attach_timeout,
+        pip_debugpy=given.pip_debugpy,
+        serve=given.serve,
+    )
+    what = given.working_dir, tuple(given.py_modules), given.entrypoint, given.runtime_env
+    request = submitting.Request(*what, asked)
+    access = _access(given, console)
+    if prints:
+        submitting.print_runtime_env(access, console, request, wait=given.wait, serve=given.serve)
+    else:
+        submitting.submit(access, console, request.prepare(), wait=given.wait)
+
+
+def _debug(given: argparse.Namespace, console: Console) -> int | None:
+    from rayside.verbs import debugging
+
+    access = _access(given, console)
+    if given.launch_json:
+        debugging.launch_json(access, console)
+        return None
+    return debugging.debug(
+        access,
+        console,
+        job=given.job,
+        evaluate=given.evaluate,
+        timeout=given.timeout or "60",
+        breaks=given.breaks,
+        exceptions=given.exceptions,
+        everyone=given.everyone,
+        children=not given.no_children,
+    )
+
+
+def _breakpoints(given: argparse.Namespace, console: Console) -> None:
+    from rayside.verbs import relay_requests
+
+    relay_requests.breakpoints(_access(given, console), console, everyone=given.everyone)
+
+
+def _stacks(given: argparse.Namespace, console: Console) -> None:
+    from rayside.verbs import relay_requests
+
+    access = _access(given, console)
+    relay_requests.stacks(access, console, job=given.job, everyone=given.everyone)
+
+
+def _compare(given: argparse.Namespace, console: Console) -> None:
+    from rayside.verbs import relay_requests
+
+    access = _access(given, console)
+    relay_requests.compare(access, console, given.expr, job=given.job, everyone=given.everyone)
+
+
+def _attach(given: argparse.Namespace, console: Console) -> None:
+    from rayside.verbs import attaching
+
+    attaching.attach(_access(given, console), console, given.id)
+
+
+def _logs(given: argparse.Namespace, console: Console) -> int:
+    from rayside.verbs import job_output
+
+    access = _access(given, console)
+    return job_output.logs(access, console, job=given.job, follow=given.follow, ray=given.ray)
+
+
+def _completion(given: argparse.Namespace, console: Console) -> None:
+    from rayside.completion import script
+
+    console.output(script(given.shell, COMMANDS))
+
+
+_EXPR = Option("expr", "expression, as in 'loss' or 'len(rows)'", "EXPR")
+_SHELL = Option("shell", "bash, zsh or fish", "SHELL")
+COMMANDS = (
+    Command(
+        "run",
+        "run a Ray program under the debugger",
+        *(_run, options.RUN, (), _RUN, False),
+        usage="rayside run [OPTIONS] [-m MODULE | SCRIPT] [ARGUMENTS...]",
+    ),
+    Command(
+        "connect",
+        "connect to an existing Ray cluster",
+        _connect,
+        (*options.CONNECT, options.JSON),
+        (),
+        _CONNECT,
+    ),
+    Command("submit", "submit a job: your program and packages", _submit, options.SUBMIT),
+    Command("debug", "debug the tasks in this terminal, or scripted", _debug, options.DEBUG, (), _DEBUG),
+    Command("breakpoints", "list the tasks that are paused now", _breakpoints, options.BREAKPOINTS),
+    Command("stacks", "show what all processes of a job do now, grouped", _stacks, options.STACKS),
+    Command(
+        "compare", "show what an expression gives in all stopped tasks", _compare, options.COMPARE, (_EXPR,)
+    ),
+    Command(
+        "attach",
+        "open what runs without --debug to the debugger, or show its stacks",
+        _attach,
+        (options.JSON,),
+        (options.PROCESSES,),
+    ),
+    Command("logs", "show what a job printed, or the log of Ray's head", _logs, options.LOGS),
+    Command("status", "show what is true now, step by step, and the jobs", _status, options.STATUS),
+    Command("disconnect", "end what connect began; the cluster and its jobs stay", _disconnect),
+    Command(
+        "completion",
+        "print a script for the completion of bash, zsh or fish",
+        _completion,
+        (),
+        (_SHELL,),
+        _COMPLETION,
+        False,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Identity of a Ray cluster that this machine knows, and the connections to it."""

@@ -1,0 +1,111 @@
+"""Head pods of the Ray clusters in a Kubernetes namespace, and port forwards to them.
+
+The labels are KubeRay's: ray-operator/controllers/ray/utils/constant.go.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from rayside.errors import InvalidSetting, NotRunning
+from rayside.options import is_kubernetes_name
+from rayside.plain import line
+from rayside.reach.programs import Kubectl
+
+_HEADS = "ray.io/node-type=head"
+_CLUSTER, _OWNER = "ray.io/cluster", "ray.io/originated-from-cr-name"
+# The most names that an error lists.
+_TOLD = 10
+
+
+class Namespace(Protocol):
+    """One namespace of a Kubernetes, as its user may read it."""
+
+    @property
+    def kubeconfig(self) -> Path: ...
+
+    @property
+    def context(self) -> str: ...
+
+    @property
+    def namespace(self) -> str: ...
+
+    def require(self, verb: str, resource: str) -> None:
+        """Checks that the user may, as in `get`, `pods/portforward`. Raises Forbidden."""
+
+    def pods(self, selector: str) -> list[dict[str, Any]]:
+        """Returns the pods with these labels, as documents. Raises Forbidden, ClusterUnreachable."""
+
+    def secret(self, name: str, key: str) -> str | None:
+        """Returns one value of a Secret; None where there is none. Raises as `pods`."""
+
+
+def head_selector(ray_cluster: str) -> str:
+    """Returns the label selector of a head pod."""
+    return f"{_CLUSTER}={ray_cluster},{_HEADS}"
+
+
+def find(kube: Namespace, name: str) -> str:
+    """Returns the RayCluster of that name, or of the RayJob or RayService so named; without, the only one.
+
+    Raises NotRunning where there is none, InvalidSetting where several fit, and as `Namespace`.
+    """
+    kube.require("list", "pods")
+    owners = {
+        str(pod["metadata"]["labels"].get(_CLUSTER)): pod["metadata"]["labels"].get(_OWNER, "")
+        for pod in kube.pods(_HEADS)
+        if pod["status"].get("phase") == "Running"
+        and "deletionTimestamp" not in pod["metadata"]
+        # It becomes an argument of kubectl, and of a command that people paste.
+        and is_kubernetes_name(str(pod["metadata"]["labels"].get(_CLUSTER)))
+    }
+    fitting = [cluster for cluster, owner in owners.items() if not name or name in (cluster, owner)]
+    if name in owners:
+        fitting = [name]
+    if len(fitting) == 1:
+        return fitting[0]
+    names = ", ".join(line(cluster) for cluster in sorted(fitting or owners)[:_TOLD])
+    if fitting:
+        which = f"named {line(name)} " if name else ""
+        raise InvalidSetting(
+            f"{len(fitting)} RayClusters {which}run in the namespace {kube.namespace}: {names}",
+            hint=f"name one: --ray-cluster {sorted(fitting)[0]}",
+        )
+    named, others = f"{line(name)} " if name else "", f", but {names}" if names else ""
+    raise NotRunning(
+        f"no RayCluster {named}runs in the namespace {kube.namespace} of {line(kube.context)}{others}",
+        hint="name another: --namespace NS, or --ray-cluster NAME",
+    )
+
+
+def takes_kubernetes_tokens(kube: Namespace, ray_cluster: str) -> bool:
+    """Returns whether the RayCluster's head has `authOptions.enableK8sTokenAuth`. Raises as `Namespace`."""
+    return any(
+        variable["name"] == "RAY_ENABLE_K8S_TOKEN_AUTH" and variable.get("value", "").lower() in ("true", "1")
+        for pod in kube.pods(head_selector(ray_cluster))
+        for container in pod["spec"]["containers"]
+        for variable in container.get("env", [])
+    )
+
+
+# --- forwards ------------------------------------------------------------------------------
+
+# kubectl is asked for pods, and looks at the one that it leads to. A WebSocket takes `get`, SPDY `create`.
+_RIGHTS = (
+    ("list", "pods"),
+    ("get", "pods"),
+    ("get", "pods/portforward"),
+    ("create", "pods/portforward"),
+)
+
+
+def require_forwarding(kube: Namespace) -> None:
+    """Checks that kubectl may find pods and lead to them. Raises Forbidden, and as `Namespace`."""
+    for verb, resource in _RIGHTS:
+        kube.require(verb, resource)
+
+
+def to_pod(kube: Namespace, kubectl: Path, selector: str) -> Kubectl:
+    """Returns the port forward to the pod that the label selector matches at the time."""
+    return Kubectl(str(kubectl), str(kube.kubeconfig), kube.context, kube.namespace, selector)

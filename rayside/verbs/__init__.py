@@ -1,0 +1,1 @@
+"""Verbs of the debugger, on a cluster that this machine knows."""

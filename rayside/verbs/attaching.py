@@ -1,0 +1,117 @@
+"""Verb `attach`: opens a debugger in running processes that were submitted without --debug."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rayside.connection.access import Access
+from rayside.console import Console
+from rayside.errors import InvalidArgument, NotAttachable
+from rayside.plain import line
+from rayside.ray import packages
+from rayside.ray.job_processes import JobProcess, processes_of
+from rayside.ray.own_job import OwnJob, write_code
+from rayside.ray.state import Dashboard
+from rayside.relay_actor.opening import FILE, NOT_POSSIBLE, OPENED, Outcome, Process, outcomes
+from rayside.users import sees
+
+_NAME = "rayside-attach"
+_OPEN = "open"
+# The most processes that one job opens.
+_MOST = 1_000
+# Characters of a failed job's output that its error shows.
+_TOLD = 400
+
+
+def attach(access: Access, console: Console, id: str) -> None:
+    """Opens the processes of a job, an actor or a worker, and says of each what became of it."""
+    if not id.strip():
+        raise InvalidArgument("no job, actor or worker was named", hint="./invokew status lists the jobs")
+    dashboard, user = access.require(), access.identity.user
+    processes = processes_of(dashboard, id)
+    closed = [process for process in processes if not process.port]
+    results = {process.worker_id: Outcome(process.worker_id, _OPEN) for process in processes if process.port}
+    if closed:
+        with console.progress(), console.work(_NAME, f"debuggers in {len(closed)} processes"):
+            try:
+                results |= _opened(dashboard, closed, user)
+            except NotAttachable as error:
+                # What is open already can be debugged all the same.
+                why = Outcome("", NOT_POSSIBLE, error.message)
+                results |= {process.worker_id: why for process in closed}
+    rows = [(process, results[process.worker_id]) for process in processes]
+    documents = [_document(*row) for row in rows]
+    _show(console, rows)
+    if not any(outcome.result in (_OPEN, OPENED) for _, outcome in rows):
+        raise NotAttachable(
+            f"of {id} nothing can be debugged now",
+            hint="./invokew submit --debug opens a job from its start",
+            id=id,
+            processes=documents,
+        )
+    if console.as_json:
+        console.document({"id": id, "processes": documents})
+    # The option by which `debug` shows the processes, where their job is another user's.
+    job_ids = {process.job_id for process in processes}
+    jobs = [job for job in dashboard.jobs() if job.job_id in job_ids] if user else []
+    others = next((job for job in jobs if not sees(user, job.user)), None)
+    option = f" --job {others.submission_id}" if others else ""
+    console.result(f"\nNext: ./invokew debug{option} --break FILE:LINE, or attach an editor")
+
+
+def _opened(dashboard: Dashboard, processes: Sequence[JobProcess], user: str) -> dict[str, Outcome]:
+    """Returns the outcomes, by worker, of a job of ours that opens what it can. Raises NotAttachable.
+
+    `user` is the name of whom it is for, where several people debug on that Ray.
+    """
+    asked = [
+        Process(each.worker_id, each.pid, each.node_id, each.actor_id, each.actor_name, each.namespace, user)
+        for each in processes[:_MOST]
+    ]
+    with tempfile.TemporaryDirectory(prefix="rayside-") as folder:
+        write_code(Path(folder), {FILE: json.dumps([asdict(process) for process in asked])})
+        code = packages.working_dir(dashboard, folder)
+    program = "python -m rayside.relay_actor.opening"
+    # Others may attach at the same time: each job has a name of its own.
+    output = OwnJob(dashboard, f"{_NAME}-{secrets.token_hex(3)}").run(
+        lambda submission_id: dashboard.submit(program, submission_id, {"working_dir": code}, user=user)
+    )
+    try:
+        known = outcomes(output)
+    except ValueError:
+        raise NotAttachable(
+            f"the job that opens debuggers failed: {line(output[-_TOLD:]) or 'it printed nothing'}",
+            hint="./invokew status shows what is wrong with the cluster",
+        ) from None
+    gone = "it has ended, or nothing was said of it"
+    return {
+        each.worker_id: known.get(each.worker_id, Outcome(each.worker_id, NOT_POSSIBLE, gone))
+        for each in processes
+    }
+
+
+def _show(console: Console, rows: Sequence[tuple[JobProcess, Outcome]]) -> None:
+    console.table(
+        ("process", "node", "pid", "debugger", "why"),
+        [
+            (f"{process.kind} {process.name}", process.node_ip, str(process.pid), outcome.result, outcome.why)
+            for process, outcome in rows
+        ],
+    )
+    for process, outcome in rows:
+        if outcome.stack:
+            console.result(f"\nWhere {process.kind} {line(process.name)} (process {process.pid}) is now:")
+            for text in outcome.stack.splitlines():
+                console.result(line(text) if text.strip() else "")
+
+
+def _document(process: JobProcess, outcome: Outcome) -> dict[str, Any]:
+    names = ("worker_id", "pid", "node_ip", "job_id", "kind", "name", "actor_id")
+    became = {"result": outcome.result, "why": outcome.why, "stack": outcome.stack}
+    return {**{name: getattr(process, name) for name in names}, **became}

@@ -1,0 +1,62 @@
+"""Job that a debugger watches, and the options with which it attaches to the relay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from rayside.client.commands import Place
+from rayside.client.events import JobState
+from rayside.client.session import AttachOptions
+from rayside.connection.instance import Instance
+from rayside.dap.client import Client
+from rayside.ray.records import Job, jobs_for
+from rayside.ray.state import Dashboard
+
+
+@dataclass(frozen=True)
+class ClusterJob:
+    """The job that is watched: the one of `submission_id`, or the newest that runs of those `user` sees."""
+
+    dashboard: Dashboard
+    submission_id: str | None
+    user: str = ""
+
+    def job(self) -> JobState | None:
+        job = self.submitted()
+        return JobState(job.submission_id, job.status, job.ended) if job else None
+
+    def submitted(self) -> Job | None:
+        jobs = self.dashboard.jobs()
+        if self.submission_id:
+            return next((job for job in jobs if job.submission_id == self.submission_id), None)
+        jobs = jobs_for(self.user, jobs)
+        running = [job for job in jobs if not job.ended]
+        return [*jobs, *running][-1] if jobs else None
+
+
+def attach_options(
+    instance: Instance,
+    job: str | None,
+    breakpoints: Sequence[Place],
+    *,
+    everyone: bool = False,
+    children: bool = True,
+    exceptions: bool,
+    take_over: str,
+) -> AttachOptions:
+    """Returns how to attach to a cluster's relay; `job` is a submission id, None for all of the user's jobs.
+
+    `everyone` is for all jobs of all users, `children` for processes that tasks start.
+    """
+    return AttachOptions(
+        connect=partial(Client.connect, "127.0.0.1", instance.ports.relay),
+        token=instance.token_file.read_text().strip(),
+        job=job,
+        everyone=everyone,
+        breakpoints=breakpoints,
+        exceptions=exceptions,
+        children=children,
+        take_over=take_over,
+    )

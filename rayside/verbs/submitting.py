@@ -1,0 +1,181 @@
+"""Verb `submit`: job submission, and the runtime_env with which another program's tasks can be debugged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rayside import waiting, yaml_file
+from rayside.connection.access import Access
+from rayside.console import Console
+from rayside.errors import Interrupted, InvalidArgument, NotRunning
+from rayside.plain import line
+from rayside.ray import jobs, outcome, packages
+from rayside.ray.debug import Debug
+from rayside.ray.metadata import USER_VARIABLE
+from rayside.ray.records import Job
+from rayside.ray.state import LAG, Dashboard
+
+# A worker finds its setup hook here (`load_and_execute_setup_hook` in ray/_private/runtime_env/setup_hook.py,
+# 2.60). In the `runtime_env` of an actor, as Serve's replicas are, the field for it has no effect.
+_HOOK = "__RAY_WORKER_PROCESS_SETUP_HOOK_ENV_VAR"
+
+
+@dataclass(frozen=True)
+class Request:
+    """The options of `submit` that say what is submitted."""
+
+    working_dir: str | None = None
+    py_modules: tuple[str, ...] = ()
+    entrypoint: str | None = None
+    runtime_env: str | None = None
+    debug: Debug | None = None
+
+    @property
+    def names_program(self) -> tuple[str, ...]:
+        """Returns the options among these that name a program to run."""
+        return ("--entrypoint",) if self.entrypoint else ()
+
+    def prepare(self) -> jobs.Submission:
+        """Returns the checked job. Raises what `jobs.prepare` raises."""
+        return jobs.prepare(
+            working_dir=self.working_dir,
+            py_modules=self.py_modules,
+            entrypoint=self.entrypoint,
+            runtime_env=Path(self.runtime_env) if self.runtime_env else None,
+            debug=self.debug,
+        )
+
+
+def submit(access: Access, console: Console, submission: jobs.Submission, *, wait: bool) -> None:
+    """Submits a job; with `wait`, shows its output until it ends. Raises JobFailed, Interrupted."""
+    dashboard = access.require()
+    name = jobs.new_submission_id(submission.entrypoint)
+    with console.progress(), console.work(name, f"submission of {line(submission.entrypoint)}"):
+        access.submit(submission, name)
+    show(dashboard, name, console, submission, cluster=access.cluster, wait=wait)
+    if not wait:
+        console.result(next_of(submission, name))
+
+
+def next_of(submission: jobs.Submission, name: str) -> str:
+    """Returns the advice for a job that was submitted and is not waited for."""
+    if submission.debug:
+        return "Next: ./invokew debug --break FILE:LINE, or attach an editor"
+    return f"Next: ./invokew debug stops where it pauses; ./invokew logs --job {name} --follow"
+
+
+def show(
+    dashboard: Dashboard,
+    name: str,
+    console: Console,
+    submission: jobs.Submission,
+    *,
+    cluster: str,
+    wait: bool,
+    gone: Callable[[], Job | None] = lambda: None,
+) -> None:
+    """Shows a job that was submitted; with `wait`, its output until it ends. Raises JobFailed, Interrupted.
+
+    `gone` returns the job where its cluster has ended with it.
+    """
+    try:
+        for piece in followed(dashboard, name, console.event) if wait else ():
+            console.output(piece)
+        job = dashboard.job(name)
+    except NotRunning:
+        if not (ended := gone()):
+            raise
+        console.event("its cluster has gone with the end of the job, and what it printed last")
+        job = ended
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"interrupted; the job {name} goes on",
+            hint=f"./invokew logs --follow --job {name}",
+            submission_id=name,
+        ) from None
+    if wait and job.status != "SUCCEEDED":
+        raise outcome.failure(job, output_shown=not console.as_json)
+    if console.as_json:
+        console.document({"submission_id": name, "job": job.job_id, "status": job.status, "cluster": cluster})
+    console.result(f"Job {name} {'has ended: ' if wait else 'is '}{job.status}")
+    for note in submission.notes():
+        console.result(note)
+    if limits := submission.raised_limits:
+        console.result(
+            f"A stop may last: {len(limits)} time limits of Ray's libraries are a day in this job: "
+            "docs/internals/hook.md#time-limits"
+        )
+
+
+def print_runtime_env(
+    access: Access, console: Console, request: Request, *, wait: bool, serve: bool = False
+) -> None:
+    """Prints the runtime_env with which another program's `ray.init` has workers that can be debugged.
+
+    Its driver is not among them: `python -m rayside.worker` is for that. With `serve` it is for the config of
+    a Ray Serve application, whose replicas can then be debugged. Raises InvalidArgument.
+    """
+    if serve and (request.working_dir or request.py_modules):
+        raise InvalidArgument(
+            "the config of a Ray Serve application takes no folders",
+            hint="write your code's address (https, s3, gs) into that config yourself",
+        )
+    if submits := [*request.names_program, *(["--wait"] if wait else [])]:
+        raise InvalidArgument(
+            "--print-runtime-env submits nothing", hint=f"leave out {' and '.join(submits)}"
+        )
+    submission = jobs.prepare(
+        working_dir=request.working_dir,
+        py_modules=request.py_modules,
+        # It is for a program that somebody else starts.
+        entrypoint=":",
+        runtime_env=Path(request.runtime_env) if request.runtime_env else None,
+        debug=request.debug,
+    )
+    document = yaml_file.read(Path(request.runtime_env)) if request.runtime_env else None
+    named = request.working_dir or (isinstance(document, Mapping) and document.get("working_dir"))
+    folder = {"working_dir": submission.working_dir} if named else {}
+    runtime_env = {**access.completed(submission).environment(), **folder}
+    if user := access.identity.user:
+        runtime_env["env_vars"] = {**(runtime_env.get("env_vars") or {}), USER_VARIABLE: user}
+    console.document(for_serve(runtime_env, access.require()) if serve else runtime_env)
+
+
+def followed(dashboard: Dashboard, submission_id: str, report: Callable[[str], None]) -> Iterator[str]:
+    """Yields what the job prints, in pieces as it comes, until it has ended. Raises NotRunning, JobNotFound.
+
+    Ray's head ends the stream at a line of over 4 MiB, the most that it takes at once from where the job
+    runs (`max_msg_size` of aiohttp's client): the rest comes when the job has ended.
+    """
+    shown = 0
+    for piece in dashboard.follow(submission_id):
+        shown += len(piece)
+        yield piece
+
+    def ended() -> bool:
+        return dashboard.job(submission_id).ended
+
+    # The output ends a moment before the job is recorded as ended.
+    if not waiting.until(ended, bool, patience=LAG):
+        report(f"Ray ended the stream of job {submission_id}'s output; the rest comes when the job has ended")
+        waiting.until(ended, bool, patience=math.inf)
+    if rest := dashboard.output(submission_id)[shown:]:
+        yield rest
+
+
+def for_serve(runtime_env: Mapping[str, Any], dashboard: Dashboard) -> dict[str, Any]:
+    """Returns it for the config of a Serve application: with its folders uploaded to that Ray, and its hook.
+
+    Raises SubmissionFailed, NotRunning.
+    """
+    env = dict(runtime_env)
+    variables = {**env["env_vars"], _HOOK: env.pop("worker_process_setup_hook")}
+    modules = [
+        packages.py_module(dashboard, module, ["__pycache__"]) if Path(module).is_dir() else module
+        for module in env["py_modules"]
+    ]
+    return {**env, "py_modules": modules, "env_vars": variables}
