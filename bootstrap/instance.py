@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 from collections.abc import Iterator
@@ -12,9 +11,9 @@ from pathlib import Path
 from bootstrap.errors import UnknownTarget
 from bootstrap.settings import POD, TARGETS, Settings
 from rayside.connection import instance as known
-from rayside.connection.instance import USUAL_DASHBOARD, Ports, names
+from rayside.connection.instance import USUAL_DASHBOARD, Ports
 from rayside.default_folders import short_folder
-from rayside.errors import InvalidSetting, UnsafeFolder
+from rayside.errors import InvalidSetting
 from rayside.own_folder import require_own
 from rayside.plain import line
 from rayside.users import own_name
@@ -32,11 +31,6 @@ _LONGEST_RAY_FOLDER = 103 - _LONGEST_SOCKET
 @dataclass(frozen=True)
 class Instance(known.Instance):
     """A cluster, with what the bootstrapper derives from it besides."""
-
-    @property
-    def created(self) -> bool:
-        """Returns whether its RayCluster is made by us, in an existing Kubernetes."""
-        return bool(self.their_kubeconfig and not self.their_cluster)
 
     @property
     def ray_folder(self) -> Path:
@@ -100,7 +94,7 @@ def read(location: Path) -> Instance | None:
     Raises as `known.read`, and UnknownTarget where it is on a target that this version does not know.
     """
     instance = known.read(location, Instance)
-    if instance is not None and instance.target not in (*TARGETS, POD):
+    if instance is not None and not _is_known(instance):
         raise UnknownTarget(
             f"the cluster {instance.name} is on the target {line(instance.target)}, which this version of "
             "Rayside does not know",
@@ -110,11 +104,8 @@ def read(location: Path) -> Instance | None:
 
 
 def all_recorded(state_folder: Path) -> Iterator[Instance]:
-    """Yields each instance of the state folder whose record can be read, by name. Raises UnsafeFolder."""
-    for name in names(state_folder):
-        with contextlib.suppress(InvalidSetting, UnknownTarget, UnsafeFolder):
-            if instance := read(state_folder / name):
-                yield instance
+    """Yields each instance that `read` would return, by name. Raises UnsafeFolder."""
+    return filter(_is_known, known.all_recorded(state_folder, Instance))
 
 
 def in_workspace(state_folder: Path) -> bool:
@@ -123,6 +114,10 @@ def in_workspace(state_folder: Path) -> bool:
     Raises UnsafeFolder.
     """
     return any(instance.target == POD for instance in all_recorded(state_folder))
+
+
+def _is_known(instance: Instance) -> bool:
+    return instance.target in (*TARGETS, POD)
 
 
 def _fits(folder: Path) -> bool:

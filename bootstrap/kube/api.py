@@ -13,7 +13,8 @@ from typing import Any
 
 from bootstrap.errors import FieldConflict, NamespaceTerminating
 from bootstrap.kube.kubeconfig import server
-from bootstrap.kube.refusal import forbidden, refusal, without_user, words
+from bootstrap.kube.refusal import refusal, without_user, words
+from rayside.connection.heads import forbidden
 from rayside.errors import ClusterUnreachable, CredentialsRefused, NotReady, NotRunning
 
 CORE = "/api/v1"

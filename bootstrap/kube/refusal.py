@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.errors import FieldConflict
+from rayside.connection.heads import forbidden
 from rayside.errors import ClusterUnreachable, CredentialsRefused, Forbidden, RaysideError
 from rayside.plain import line
 
@@ -46,17 +47,6 @@ def redirected(url: str, method: str, path: str, location: str) -> ClusterUnreac
 def without_user(url: str) -> str:
     """Returns the URL without the name and the password that may be in it, also where it is no right one."""
     return re.sub(r"^(\w[\w+.-]*://)?.*@", r"\1", url, flags=re.DOTALL)
-
-
-def forbidden(verb: str, resource: str, group: str, namespace: str) -> Forbidden:
-    """Returns the error that names the right, and the least rule that gives it."""
-    where = f"in namespace {namespace}" if namespace else "in the whole cluster"
-    role = f"a Role in {namespace}" if namespace else "a ClusterRole"
-    return Forbidden(
-        f"permission denied by Kubernetes: {verb} {resource} {where}",
-        hint=f"ask for {role} with the rule "
-        f'{{apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{verb}"]}}',
-    )
 
 
 def refused(kubeconfig: Path, context: str) -> CredentialsRefused:

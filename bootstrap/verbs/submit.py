@@ -39,14 +39,8 @@ class Request(submitting.Request):
         if not named and not spec.get("entrypoint"):
             job = replace(example(), debug=self.debug)
         else:
-            job = jobs.prepare(
-                working_dir=self.working_dir,
-                py_modules=self.py_modules,
-                entrypoint=self.entrypoint or spec.get("entrypoint"),
-                runtime_env=Path(self.runtime_env) if self.runtime_env else None,
-                of_rayjob=document.runtime_env(rayjob) if rayjob else None,
-                debug=self.debug,
-            )
+            own = document.runtime_env(rayjob) if rayjob else None
+            job = self.prepare(entrypoint=spec.get("entrypoint"), of_rayjob=own)
         if rayjob is None:
             return job
         if self.debug and not document.has_relay(rayjob):

@@ -26,7 +26,7 @@ def chosen_ports(known: Instance, state_folder: Path, asked: Ports, usual: Ports
         return known.ports
     others = {
         port
-        for other in all_recorded(state_folder)
+        for other in all_recorded(state_folder, Instance)
         if other.name != known.name
         for port in vars(other.ports).values()
     }

@@ -163,7 +163,21 @@ class ByHead(Connection):
 
     @cached_property
     def preflight(self) -> Preflight:
-        return Preflight(self.passage, *self.tokens, self.instance.place, relay_is_here=False)
+        return Preflight(
+            self.passage,
+            *self.tokens,
+            self.instance.place,
+            relay_is_here=False,
+            offered=self.offered_token,
+            require_rights=self.require_debuggable,
+        )
+
+    def offered_token(self) -> str | None:
+        """Returns Ray's token, where the place that the head is in gives it."""
+        return None
+
+    def require_debuggable(self) -> None:
+        """Raises where it is known, before Ray is asked, that nothing can be debugged there."""
 
     @contextmanager
     def passage(self) -> Iterator[str]:
@@ -222,17 +236,8 @@ class ByContext(ByHead):
 
     kube: Namespace = field(kw_only=True)
 
-    @cached_property
-    def preflight(self) -> Preflight:
-        cluster = self.instance.their_cluster
-        return Preflight(
-            self.passage,
-            *self.tokens,
-            self.instance.place,
-            relay_is_here=False,
-            offered=lambda: self.kube.secret(cluster, "auth_token"),
-            require_rights=self.require_debuggable,
-        )
+    def offered_token(self) -> str | None:
+        return self.kube.secret(self.instance.their_cluster, "auth_token")
 
     def require_debuggable(self) -> None:
         self.require_rights()

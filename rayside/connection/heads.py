@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Protocol
 
-from rayside.errors import InvalidSetting, NotRunning
+from rayside.errors import Forbidden, InvalidSetting, NotRunning
 from rayside.options import is_kubernetes_name
 from rayside.plain import line
 from rayside.reach.programs import Kubectl
@@ -39,6 +39,17 @@ class Namespace(Protocol):
 
     def secret(self, name: str, key: str) -> str | None:
         """Returns one value of a Secret; None where there is none. Raises as `pods`."""
+
+
+def forbidden(verb: str, resource: str, group: str, namespace: str) -> Forbidden:
+    """Returns the error that names the right, and the least rule that gives it."""
+    where = f"in namespace {namespace}" if namespace else "in the whole cluster"
+    role = f"a Role in {namespace}" if namespace else "a ClusterRole"
+    return Forbidden(
+        f"permission denied by Kubernetes: {verb} {resource} {where}",
+        hint=f"ask for {role} with the rule "
+        f'{{apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{verb}"]}}',
+    )
 
 
 def head_selector(ray_cluster: str) -> str:

@@ -70,6 +70,11 @@ class Instance:
     workshop: str = ""
 
     @property
+    def created(self) -> bool:
+        """Returns whether its RayCluster is made by us, in an existing Kubernetes."""
+        return bool(self.their_kubeconfig and not self.their_cluster)
+
+    @property
     def dashboard(self) -> str:
         """Returns the address of Ray's dashboard, as this machine reaches it."""
         through_here = f"http://127.0.0.1:{self.ports.dashboard}"
@@ -167,9 +172,9 @@ def names(state_folder: Path) -> list[str]:
     return sorted(location.name for location in state_folder.iterdir() if (location / _RECORD).exists())
 
 
-def all_recorded(state_folder: Path) -> Iterator[Instance]:
+def all_recorded(state_folder: Path, kind: type[AnyInstance]) -> Iterator[AnyInstance]:
     """Yields each instance of the state folder whose record can be read, by name. Raises UnsafeFolder."""
     for name in names(state_folder):
         with contextlib.suppress(InvalidSetting, UnsafeFolder):
-            if instance := read(state_folder / name, Instance):
+            if instance := read(state_folder / name, kind):
                 yield instance

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rayside.connection.heads import forbidden
 from rayside.errors import ClusterUnreachable, CommandFailed, Forbidden, InvalidSetting, RaysideError
 from rayside.plain import line
 from rayside.system.shell import Outcome, Shell
@@ -64,11 +65,7 @@ class KubectlNamespace:
         if answer not in ("yes", "no"):
             raise self._failure(done)
         if answer == "no":
-            raise Forbidden(
-                f"permission denied by Kubernetes: {verb} {resource} in namespace {self.namespace}",
-                hint=f"ask for a Role in {self.namespace} with the rule "
-                f'{{apiGroups: [""], resources: ["{resource}"], verbs: ["{verb}"]}}',
-            )
+            raise forbidden(verb, resource, "", self.namespace)
 
     def pods(self, selector: str) -> list[dict[str, Any]]:
         """Returns the manifests of the selected pods. Raises Forbidden, ClusterUnreachable."""

@@ -25,12 +25,16 @@ _SILENCE, _LONGEST_SILENCE = (NotRunning, ClusterUnreachable), 15.0
 
 @dataclass(frozen=True)
 class Timing:
-    """A step's start, in seconds since the start of the run, its duration, whether it changed anything."""
+    """Outcome of one step that was made ready: when, whether it changed anything, and what was seen last.
+
+    `started` and `seconds` are in seconds, `started` since the start of the run.
+    """
 
     name: str
     started: float
     seconds: float
     changed: bool
+    detail: str = ""
 
     def document(self) -> dict[str, Any]:
         """Returns it as `status --json` lists it."""
@@ -65,8 +69,8 @@ def up(
 
     def timed(step: Step) -> Timing:
         began = time.monotonic()
-        changed = _make_ready(step, progress, stop, tells_why=goes_on)
-        return Timing(step.name, began - origin, time.monotonic() - began, changed)
+        changed, detail = _make_ready(step, progress, stop, tells_why=goes_on)
+        return Timing(step.name, began - origin, time.monotonic() - began, changed, detail)
 
     return _each(
         *(steps, timed, stop, interrupt),
@@ -123,8 +127,10 @@ def dependants(steps: Sequence[Step], name: str) -> set[str]:
     return names
 
 
-def _make_ready(step: Step, progress: Progress, stop: threading.Event, *, tells_why: bool) -> bool:
-    """Checks, applies if missing, waits until ready; returns whether anything had to be done.
+def _make_ready(
+    step: Step, progress: Progress, stop: threading.Event, *, tells_why: bool
+) -> tuple[bool, str]:
+    """Checks, applies if missing, waits until ready; returns whether it applied, and what it saw last.
 
     What gives up is made once more, and not again. `tells_why`: progress has the error, too, for it is one of
     several, and only the first is raised.
@@ -165,7 +171,7 @@ def _make_ready(step: Step, progress: Progress, stop: threading.Event, *, tells_
         raise
     finally:
         progress.finished(step.name, step.title, outcome, detail)
-    return applied
+    return applied, detail
 
 
 def _wait(step: Step, progress: Progress, stop: threading.Event) -> Status:

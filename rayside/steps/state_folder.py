@@ -61,7 +61,7 @@ class StateFolder:
             self.instance.location.parent.rmdir()
 
     def _require_ports(self) -> None:
-        for other in all_recorded(self.instance.location.parent):
+        for other in all_recorded(self.instance.location.parent, Instance):
             if other.location == self.instance.location:
                 continue
             taken = {port: name for name, port in vars(other.ports).items()}

@@ -51,7 +51,7 @@ def connect(settings: Settings, console: Console) -> None:
     if any(timing.changed for timing in timings):
         cluster_status.record(identity, timings)
     if console.as_json:
-        statuses = graph.check(_steps(settings, connection))
+        statuses = {timing.name: ready(timing.detail) for timing in timings}
         cluster_status.show(console, identity, statuses, _urls(identity), target="cluster", source="")
         return
     seen = connection.head.known
@@ -106,7 +106,8 @@ def _existing(settings: Settings, console: Console) -> Instance:
     require_own(settings.state_folder)
     identity = instance.read(settings.state_folder / settings.name, Instance)
     if identity is None:
-        others = ", ".join(each.name for each in instance.all_recorded(settings.state_folder))
+        recorded = instance.all_recorded(settings.state_folder, Instance)
+        others = ", ".join(each.name for each in recorded)
         known = f"; --name names one of {others}" if others else ""
         named = "" if settings.name == DEFAULT_NAME else f"{settings.name} "
         raise NotRunning(f"no Ray cluster {named}is connected", hint=f"{_HOW}{known}")
@@ -167,8 +168,7 @@ def _require_meant(settings: Settings, recorded: Instance, hint: str) -> None:
 
 def _is_of_clone(identity: Instance) -> bool:
     """Returns whether the bootstrapper made the cluster, or the connection to it, which has a workspace."""
-    created = identity.their_kubeconfig and not identity.their_cluster
-    if identity.target != "cluster" or created or identity.workspace_pod:
+    if identity.target != "cluster" or identity.created or identity.workspace_pod:
         return True
     try:
         return bool(json.loads(identity.cluster_file.read_text())["verbs"])
@@ -241,12 +241,10 @@ class Answers:
         if self.name == "ray":
             version = RecordedAccess(self.instance).require().version()["ray_version"]
             return ready(f"Ray {version} at {self.instance.dashboard}")
-        why = no_answer(self.instance.ports.relay)
-        return (
-            missing(f"port {self.instance.ports.relay} {why}")
-            if why
-            else ready(_urls(self.instance)["relay"] or "")
-        )
+        port = self.instance.ports.relay
+        if why := no_answer(port):
+            return missing(f"port {port} {why}")
+        return ready(f"tcp://127.0.0.1:{port}")
 
 
 # --- ports and lock ----------------------------------------------------------------------

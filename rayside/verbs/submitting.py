@@ -39,13 +39,19 @@ class Request:
         """Returns the options among these that name a program to run."""
         return ("--entrypoint",) if self.entrypoint else ()
 
-    def prepare(self) -> jobs.Submission:
-        """Returns the checked job. Raises what `jobs.prepare` raises."""
+    def prepare(
+        self, entrypoint: str | None = None, of_rayjob: Mapping[str, Any] | None = None
+    ) -> jobs.Submission:
+        """Returns the checked job; `entrypoint` is what runs where the options name nothing.
+
+        `of_rayjob` is as `jobs.prepare` has it. Raises what that raises.
+        """
         return jobs.prepare(
             working_dir=self.working_dir,
             py_modules=self.py_modules,
-            entrypoint=self.entrypoint,
+            entrypoint=self.entrypoint or entrypoint,
             runtime_env=Path(self.runtime_env) if self.runtime_env else None,
+            of_rayjob=of_rayjob,
             debug=self.debug,
         )
 
@@ -128,14 +134,8 @@ def print_runtime_env(
         raise InvalidArgument(
             "--print-runtime-env submits nothing", hint=f"leave out {' and '.join(submits)}"
         )
-    submission = jobs.prepare(
-        working_dir=request.working_dir,
-        py_modules=request.py_modules,
-        # It is for a program that somebody else starts.
-        entrypoint=":",
-        runtime_env=Path(request.runtime_env) if request.runtime_env else None,
-        debug=request.debug,
-    )
+    # It is for a program that somebody else starts.
+    submission = request.prepare(entrypoint=":")
     document = yaml_file.read(Path(request.runtime_env)) if request.runtime_env else None
     named = request.working_dir or (isinstance(document, Mapping) and document.get("working_dir"))
     folder = {"working_dir": submission.working_dir} if named else {}

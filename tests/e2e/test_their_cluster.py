@@ -25,8 +25,9 @@ from tests.e2e.conftest import kube as kube_of
 from tests.e2e.conftest import make_namespace, target, terminal, with_kubectl
 from tests.e2e.test_kind_stack import allow, kubectl
 from tests.e2e.test_kind_stack import user as client
-from tests.integration.bootstrap.test_their_ray import PROGRAM, both_stop, stop_where_asked
+from tests.integration.bootstrap.test_their_ray import both_stop, stop_where_asked
 from tests.integration.conftest import Rayside, apart
+from tests.integration.their_ray import PROGRAM
 from tests.patience import PATIENCE
 
 # Ray's image has debugpy: without its folder it is an image as others have.

@@ -36,6 +36,17 @@ _LOCK_FILES = {
     RAY_VERSION: LOCK_FILE,
 }
 
+# A job of two tasks, one on each node.
+PROGRAM = """\
+import ray
+ray.init()
+@ray.remote(scheduling_strategy="SPREAD")
+def half(n):
+    result = 10 / n
+    return result
+print([ray.get(each) for each in [half.remote(n) for n in (1, 2)]])
+"""
+
 
 @dataclass(frozen=True)
 class TheirRay:

@@ -21,8 +21,8 @@ import psutil
 import pytest
 
 from bootstrap.kube.api import Kube
-from bootstrap.kube.refusal import forbidden
 from bootstrap.steps.forwards import Forwards
+from rayside.connection.heads import forbidden
 from rayside.dap.framing import Decoder, encode
 from rayside.errors import ClusterUnreachable, Forbidden, NotRunning, PortTaken
 from rayside.event_loop import background_loop

@@ -21,18 +21,9 @@ from rayside.waiting import until
 from tests.http_servers import answering, says
 from tests.integration.conftest import Rayside
 from tests.integration.sshd import HOST, sshd
-from tests.integration.their_ray import HEAD, WORKER, TheirRay, their_ray
+from tests.integration.their_ray import HEAD, PROGRAM, WORKER, TheirRay, their_ray
 from tests.patience import PATIENCE
 
-PROGRAM = """\
-import ray
-ray.init()
-@ray.remote(scheduling_strategy="SPREAD")
-def half(n):
-    result = 10 / n
-    return result
-print([ray.get(each) for each in [half.remote(n) for n in (1, 2)]])
-"""
 FAILS = PROGRAM.replace("(1, 2)", "(2, 0)")
 # It pauses by itself, stops at a breakpoint of the editor's, and fails.
 PAUSES = PROGRAM.replace("    result", "    breakpoint()\n    result").replace("(1, 2)", "(2, 0)")

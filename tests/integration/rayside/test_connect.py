@@ -20,18 +20,9 @@ from rayside.system import marks, processes
 from rayside.waiting import until
 from tests.integration.conftest import free_ports
 from tests.integration.sshd import HOST, sshd
-from tests.integration.their_ray import TheirRay, their_ray
+from tests.integration.their_ray import PROGRAM, TheirRay, their_ray
 from tests.patience import PATIENCE
 
-PROGRAM = """\
-import ray
-ray.init()
-@ray.remote(scheduling_strategy="SPREAD")
-def half(n):
-    result = 10 / n
-    return result
-print([ray.get(each) for each in [half.remote(n) for n in (1, 2)]])
-"""
 TOKEN = "their-token-" + "x" * 20
 
 
