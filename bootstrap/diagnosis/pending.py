@@ -91,8 +91,8 @@ def _pending(evidence: Evidence, tasks: Sequence[Task]) -> Finding | None:
         return finding(
             f"{kind}-infeasible",
             f"{subject} for {_words(lacks)}, which no node has",
-            f"it needs {_words(required)}; {_most(lacks, evidence.nodes)}",
-            _ask_for_less(lacks),
+            f"{task.state}: it needs {_words(required)}; {_most(lacks, evidence.nodes)}",
+            f"{_ask_for_less(lacks)}; where an autoscaler runs, wait for its node",
             Weight.STUCK,
         )
     taken = _taken(required, evidence)

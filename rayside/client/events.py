@@ -16,7 +16,7 @@ from rayside.dap.additions import (
     title_of,
 )
 from rayside.errors import ConnectionLost, DebuggerBusy, DebuggerGone, NotRunning, RaysideError
-from rayside.plain import line
+from rayside.plain import line, printed
 
 # The most characters of a task's name, which is part of one line.
 _LONGEST_NAME = 200
@@ -111,12 +111,14 @@ SessionEvent = Stop | Ended | JobEnded | Notice | Lost
 def stop_of(body: Mapping[str, Any]) -> Stop:
     """Returns what the body of the relay's `stopped` event says."""
     ray: Mapping[str, Any] = body.get("ray") or {}
-    message = str(body.get("description") or "")
+    text, message = (str(body.get(key) or "") for key in ("text", "description"))
+    if text.startswith("RayTaskError"):  # Its message is the task's whole traceback, in colours.
+        message = "".join(printed(message).strip().splitlines()[-1:])
     task = line(str(ray.get("task", "")), _LONGEST_NAME)
     return Stop(
         thread_id=body.get("threadId", 0),
         reason=line(str(body.get("reason", "")), _LONGEST_NAME),
-        text=line(str(body.get("text") or ""), _LONGEST_NAME),
+        text=line(text, _LONGEST_NAME),
         message=line(message, _LONGEST_MESSAGE) if message != _NO_MESSAGE else "",
         worker_id=str(ray.get("workerId", "")),
         task=task,

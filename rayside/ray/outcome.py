@@ -24,11 +24,13 @@ def failure(job: Job, *, output_shown: bool = False) -> RaysideError:
     why = f": {explain_exit(job.exit_code)}" if job.exit_code is not None else ""
     # Ray's message ends with the last of the program's output, which says most; Ray colours it.
     lines = printed(job.message).strip().splitlines()
-    tail = "\n".join(lines[-12:] if job.exit_code is not None else lines[:12])
-    return JobFailed(
-        f"job {job.submission_id} failed{why}\n{tail}".rstrip(),
-        hint=f"./invokew logs --job {job.submission_id} shows all of its output",
-    )
+    if job.exit_code is not None:
+        lines, hint = lines[-12:], f"./invokew logs --job {job.submission_id} shows all of its output"
+    else:
+        # The program never ran and printed nothing: a traceback of Ray's, with pip's words at its end.
+        lines = lines if len(lines) <= 12 else [lines[0], "...", *lines[-4:]]
+        hint = f"./invokew diagnose --job {job.submission_id} says what is known of the cause"
+    return JobFailed("\n".join([f"job {job.submission_id} failed{why}", *lines]), hint=hint)
 
 
 def explain_exit(code: int) -> str:

@@ -28,9 +28,9 @@ def test_a_task_that_asks_for_what_no_node_has_is_told_with_the_resource() -> No
     assert found.what == "task train waits for 1 GPU, which no node has"
     assert (found.where, found.why) == (
         "job train-1, for 2 s",
-        "it needs 1 CPU and 1 GPU; no node has any GPU",
+        "PENDING_NODE_ASSIGNMENT: it needs 1 CPU and 1 GPU; no node has any GPU",
     )
-    assert "num_gpus" in found.hint
+    assert "num_gpus" in found.hint and found.hint.endswith("where an autoscaler runs, wait for its node")
 
 
 def test_an_actor_that_asks_for_too_much_is_told_once_and_not_its_calls() -> None:

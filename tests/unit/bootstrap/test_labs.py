@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import re
 import shutil
 from dataclasses import replace
@@ -21,10 +22,12 @@ from bootstrap.labs.lesson import FOLDER, NEEDS, SECTIONS, Lesson, Need, find, l
 from bootstrap.settings import POD, TARGETS
 from bootstrap.targets.target import Target
 from rayside.errors import InvalidArgument, MissingProgram, NotRunning, UnsafeFolder
+from rayside.ray import packages
 from rayside.ray.metadata import USER, WORKING_DIR
 from rayside.ray.records import Job
 from rayside.ray.state import Dashboard
 from tests.targets import kind_target, local_target
+from tests.unit.scripted_jobs_api import jobs_api
 
 LABS = lessons()
 
@@ -94,6 +97,14 @@ def test_the_table_of_techniques_has_each_lab_and_where_it_can_be_done() -> None
     )
     assert all(name == folder for name, folder, _ in rows)
     assert {name: targets for name, _, targets in rows} == {lab.name: ", ".join(lab.targets) for lab in LABS}
+
+
+def test_lab_18_recorded_the_package_that_its_folder_still_makes() -> None:
+    folder = FOLDER / "18-reproduce"
+    with jobs_api() as api:
+        sent = packages.working_dir(api.dashboard(), folder / "job")
+    assert json.loads((folder / "failed" / "job.json").read_text())["runtime_env"]["working_dir"] == sent
+    assert sent.removeprefix("gcs://").removesuffix(".zip") in (folder / "failed" / "output.txt").read_text()
 
 
 def test_their_numbers_are_their_own() -> None:

@@ -242,6 +242,18 @@ def test_a_failed_job_shows_its_last_words() -> None:
     assert outcome.failure(replace(job, exit_code=None), output_shown=True).message.endswith("ValueError: no")
 
 
+def test_a_job_that_never_ran_shows_what_failed_and_the_end_of_rays_traceback() -> None:
+    message = "runtime_env setup failed\n" + "  File ray.py\n" * 20 + "ERROR: No matching distribution"
+    error = outcome.failure(
+        Job("t-1", "", "FAILED", "python t.py", message, None, 0.0, {}, {}), output_shown=True
+    )
+    shown = error.message.splitlines()
+    assert shown[1:3] == ["runtime_env setup failed", "..."] and len(shown) == 7
+    assert shown[-1] == "ERROR: No matching distribution"
+    # It has printed nothing that `logs` could show.
+    assert error.hint.startswith("./invokew diagnose --job t-1")
+
+
 def test_the_last_words_of_a_failed_job_have_no_colours() -> None:
     message = "Traceback\n\x1b[36mray::bad()\x1b[39m (pid=7)\nValueError: no"
     job = Job("t-1", "01000000", "FAILED", "python t.py", message, 1, 0.0, {}, {})

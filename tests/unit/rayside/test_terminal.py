@@ -256,6 +256,18 @@ def test_an_exceptions_name_and_message_are_shown_in_one_line(tmp_path: Path, me
     assert f"my_task · 101@127.0.0.9 stopped ({why})" in console.lines
 
 
+def test_what_a_task_raised_is_told_without_its_traceback(tmp_path: Path) -> None:
+    message = "\x1b[36mray::fee()\x1b[39m (pid=7)\n  File main.py\nValueError: too small"
+    raised = task_stopped(reason="exception", text="RayTaskError(ValueError)", description=message)
+    _, console = talk(
+        tmp_path, ScriptedJob(), ScriptedRelay({1: at(5), 0: [SOURCE]}, after_attach=[raised]), "q"
+    )
+    assert (
+        "my_task · 101@127.0.0.9 stopped (exception: RayTaskError(ValueError): ValueError: too small)"
+        in console.lines
+    )
+
+
 def test_functions_and_classes_are_variables_and_special_names_are_not(tmp_path: Path) -> None:
     groups = {"special variables": 6, "function variables": 7, "class variables": 8}
     listed = [{"name": name, "value": "", "variablesReference": number} for name, number in groups.items()]
