@@ -246,9 +246,7 @@ def see_what_all_do(
     assert not paused(workspace.target.access).tasks
 
 
-def stop_three_by_the_gutter(
-    workspace: Workspace, workbench: Workbench, name: str, picture: Callable[[str], None] = lambda name: None
-) -> None:
+def stop_three_by_the_gutter(workspace: Workspace, workbench: Workbench, name: str) -> None:
     """Clicks in the gutter of a file that was submitted with `WAIT`; three tasks stop there, and resume.
 
     In between an expression is compared over all three.
@@ -261,7 +259,6 @@ def stop_three_by_the_gutter(
     for room in ROOMS:
         _go_to(workbench, room)
         workbench.expect_stopped("areas.py", PRODUCT)
-    picture("three-tasks")
     workbench.choose(workbench.thread("Ray cluster"))
     answer = workbench.evaluate("product")
     assert answer.startswith("product  in 3 stopped tasks: 12 to 56, median 30"), answer
