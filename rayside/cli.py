@@ -77,7 +77,8 @@ def parser() -> Parser:
         )
         own.take(command.all_options)
         for argument in command.positional:
-            own.add_argument(argument.name, metavar=argument.metavar, help=argument.help)
+            nargs = "?" if argument.is_optional else None
+            own.add_argument(argument.name, metavar=argument.metavar, help=argument.help, nargs=nargs)
         if command.name == "run":
             own.add_argument(
                 "-m", dest="is_module", action="store_true", help="the program is a module, as for python -m"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rayside import options
 from rayside.console import Console
 from rayside.errors import InvalidArgument
-from rayside.options import Option, timeout_seconds
+from rayside.options import MOST_STOPS, Option, stops_number, timeout_seconds
 from rayside.settings import Settings
 from rayside.settings_sources import read
 
@@ -91,6 +91,14 @@ def _settings(given: argparse.Namespace, console: Console) -> Settings:
     return settings
 
 
+def _job(given: argparse.Namespace) -> str | None:
+    """Returns the job that `ID` or `--job ID` names. Raises InvalidArgument where both do."""
+    job: str | None = given.id or given.job
+    if given.id and given.job:
+        raise InvalidArgument(f"{job} and --job {given.job} both name a job", hint="leave out one of them")
+    return job
+
+
 def _access(given: argparse.Namespace, console: Console) -> Access:
     from rayside.verbs import connecting
 
@@ -129,6 +137,7 @@ def _run(given: argparse.Namespace, console: Console) -> int:
             post_mortem=given.post_mortem,
             listen=listen,
             timeout=timeout_seconds(given.timeout or inf),
+            stops=stops_number(given.stops or str(MOST_STOPS)),
         ),
         console,
     )
@@ -186,6 +195,7 @@ def _debug(given: argparse.Namespace, console: Console) -> int | None:
         job=given.job,
         evaluate=given.evaluate,
         timeout=given.timeout or "60",
+        stops=given.stops or str(MOST_STOPS),
         breaks=given.breaks,
         exceptions=given.exceptions,
         everyone=given.everyone,
@@ -202,8 +212,8 @@ def _breakpoints(given: argparse.Namespace, console: Console) -> None:
 def _stacks(given: argparse.Namespace, console: Console) -> None:
     from rayside.verbs import relay_requests
 
-    access = _access(given, console)
-    relay_requests.stacks(access, console, job=given.job, everyone=given.everyone)
+    job, access = _job(given), _access(given, console)
+    relay_requests.stacks(access, console, job=job, everyone=given.everyone)
 
 
 def _compare(given: argparse.Namespace, console: Console) -> None:
@@ -222,8 +232,8 @@ def _attach(given: argparse.Namespace, console: Console) -> None:
 def _logs(given: argparse.Namespace, console: Console) -> int:
     from rayside.verbs import job_output
 
-    access = _access(given, console)
-    return job_output.logs(access, console, job=given.job, follow=given.follow, ray=given.ray)
+    job, access = _job(given), _access(given, console)
+    return job_output.logs(access, console, job=job, follow=given.follow, ray=given.ray)
 
 
 def _completion(given: argparse.Namespace, console: Console) -> None:
@@ -233,6 +243,7 @@ def _completion(given: argparse.Namespace, console: Console) -> None:
 
 
 _EXPR = Option("expr", "expression, as in 'loss' or 'len(rows)'", "EXPR")
+_JOB = (Option("id", "id of a job, in place of --job", "ID", is_optional=True),)
 _SHELL = Option("shell", "bash, zsh or fish", "SHELL")
 COMMANDS = (
     Command(
@@ -252,7 +263,13 @@ COMMANDS = (
     Command("submit", "submit a job: your program and packages", _submit, options.SUBMIT),
     Command("debug", "debug the tasks in this terminal, or scripted", _debug, options.DEBUG, (), _DEBUG),
     Command("breakpoints", "list the tasks that are paused now", _breakpoints, options.BREAKPOINTS),
-    Command("stacks", "show what all processes of a job do now, grouped", _stacks, options.STACKS),
+    Command(
+        "stacks",
+        "show what all processes of a job do now, grouped",
+        _stacks,
+        options.STACKS,
+        _JOB,
+    ),
     Command(
         "compare", "show what an expression gives in all stopped tasks", _compare, options.COMPARE, (_EXPR,)
     ),
@@ -263,7 +280,7 @@ COMMANDS = (
         (options.JSON,),
         (options.PROCESSES,),
     ),
-    Command("logs", "show what a job printed, or the log of Ray's head", _logs, options.LOGS),
+    Command("logs", "show what a job printed, or the log of Ray's head", _logs, options.LOGS, _JOB),
     Command("status", "show what is true now, step by step, and the jobs", _status, options.STATUS),
     Command("disconnect", "end what connect began; the cluster and its jobs stay", _disconnect),
     Command(

@@ -21,24 +21,41 @@ class Command(Protocol):
     def all_options(self) -> tuple[Option, ...]: ...
 
 
+# Options with these values are completed by files, others not at all.
+_OF_FILES = ("D", "F", "FILE", "FILE:LINE[:CONDITION]", "PLACE")
+# zsh runs the script of bash, but has no compopt.
+_ZSH = """\
+autoload -U +X bashcompinit && bashcompinit
+{bash}\
+_rayside_zsh() {{
+  case "${{words[CURRENT-1]}}" in {others}) return 1 ;; esac
+  _bash_complete -o default -F _rayside
+}}
+compdef _rayside_zsh rayside
+"""
+
+
 def script(shell: str, commands: Sequence[Command]) -> str:
     """Returns the script for a shell. Raises InvalidArgument for one that it does not know."""
     if shell == "fish":
         return "".join(f"{line}\n" for line in _fish(commands))
     if shell not in ("bash", "zsh"):
         raise InvalidArgument(f"no completion for {shell!r}", hint="name bash, zsh or fish")
-    # zsh runs the script of bash.
-    before = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
-    return before + _bash(commands)
+    options = [option for command in commands for option in command.all_options]
+    others = [f"--{each.name}" for each in options if each.metavar and each.metavar not in _OF_FILES]
+    pattern = "|".join(dict.fromkeys(others))
+    bash = _bash(commands, pattern)
+    return bash if shell == "bash" else _ZSH.format(bash=bash, others=pattern)
 
 
-def _bash(commands: Sequence[Command]) -> str:
+def _bash(commands: Sequence[Command], others: str) -> str:
     names = " ".join(command.name for command in commands)
     cases = "".join(f"    {command.name}) words='{_words(command)} --help' ;;\n" for command in commands)
     # What does not begin with a dash is completed as a file.
     return f"""\
 _rayside() {{
   local words current=${{COMP_WORDS[COMP_CWORD]}}
+  case "${{COMP_WORDS[COMP_CWORD-1]}}" in {others}) COMPREPLY=(); compopt +o default; return ;; esac
   case "${{COMP_WORDS[1]}}" in
 {cases}    *) words='{names} --help --version' ;;
   esac
@@ -66,6 +83,6 @@ def _fish(commands: Sequence[Command]) -> list[str]:
         )
         of = f"-n '__fish_seen_subcommand_from {command.name}'"
         for option in command.all_options:
-            takes = " -r" if option.metavar else ""
+            takes = (" -r" if option.metavar in _OF_FILES else " -x") if option.metavar else ""
             lines.append(f"complete -c rayside {of} -l {option.name}{takes} -d {shlex.quote(option.help)}")
     return lines

@@ -27,6 +27,7 @@ class Option:
     help: str
     metavar: str = ""
     may_be_repeated: bool = False
+    is_optional: bool = False  # of an argument without a dash
 
     @property
     def key(self) -> str:
@@ -34,6 +35,8 @@ class Option:
         return {"break": "breaks"}.get(self.name, self.name.replace("-", "_"))
 
 
+# The scripted debugger ends after so many stops: a loop's would fill the memory.
+MOST_STOPS = 1_000
 JSON = Option("json", "print one JSON document on standard output")
 # Both `./invokew submit` and the workspace's `submit` have these.
 SUBMISSION = (
@@ -73,6 +76,7 @@ EVALUATE = Option(
     "EXPR",
     may_be_repeated=True,
 )
+STOPS = Option("stops", f"scripted: end after N stops, the rest goes on (default: {MOST_STOPS})", "N")
 CONNECT = (
     Option("address", "the dashboard of an existing Ray cluster, as in http://HOST:8265", "URL"),
     Option("ssh", "the host of an existing Ray cluster's head, reached by OpenSSH", "HOST"),
@@ -95,6 +99,7 @@ DEBUG = (
     Option("exceptions", "stop where a task raises what it does not catch"),
     EVALUATE,
     Option("timeout", "seconds to wait for the next stop (default: 60)", "S"),
+    STOPS,
     Option("launch-json", "only have VS Code know the cluster: makes .vscode/launch.json, or adds to it"),
     Option("json", "scripted: record each stop, let it go on, print one document when the job has ended"),
     Option("everyone", "debug jobs of all who debug on that Ray, not only yours"),
@@ -113,6 +118,7 @@ RUN = (
     Option("listen", "port for an editor, in place of the terminal; 0 takes a free one", "PORT"),
     Option("evaluate", "scripted, as --json: expression to evaluate at each stop", "EXPR", True),
     Option("timeout", "scripted: seconds without a stop after which the program runs on alone", "S"),
+    STOPS,
     Option("json", "scripted: record each stop, let it go on, print one document"),
 )
 
@@ -159,6 +165,13 @@ def seconds(
 def timeout_seconds(value: float | str) -> float:
     """Returns the seconds of `--timeout`. Raises InvalidArgument."""
     return seconds("--timeout", value, may_be_zero=False, hint="give it in seconds, above 0")
+
+
+def stops_number(text: str) -> int:
+    """Returns the number of `--stops`. Raises InvalidArgument."""
+    if not re.fullmatch("0*[1-9][0-9]{0,8}", text):
+        raise InvalidArgument(f"--stops is {text!r}", hint="give a whole number, above 0")
+    return int(text)
 
 
 def is_address(text: str) -> bool:

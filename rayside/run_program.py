@@ -16,20 +16,22 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from rayside.client import terminal
 from rayside.client.commands import Place
 from rayside.client.events import JobState
-from rayside.client.scripted import run_sync
+from rayside.client.scripted import Interruption, run_sync
 from rayside.client.session import AttachOptions
 from rayside.console import Console
 from rayside.dap.client import Client
-from rayside.errors import INTERRUPTED, Interrupted, InvalidArgument, MissingProgram
+from rayside.errors import INTERRUPTED, InvalidArgument, MissingProgram
+from rayside.options import MOST_STOPS
 from rayside.program_relay import TOLD, ProgramRelay, begun, command, own_folder
 from rayside.ray import authentication
 from rayside.signals import signals_noticed
@@ -42,8 +44,9 @@ _OF_DASHBOARD = ("aiohttp", "aiohttp_cors", "opencensus", "prometheus_client")
 _INSTALL = "{} -m pip install 'ray[default]'"
 _IN_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 # Seconds for which each process waits for the terminal debugger, which is there at once; for the program to
-# end when it is asked to; and for one look at whether it has ended.
-_ATTACH, _ENDING, _LOOK = 60.0, 30.0, 0.5
+# end when it is asked to, until it is asked again; and for one look at whether it has ended.
+_ATTACH, _ENDING, _LOOK = 60.0, 8.0, 0.5
+_TIMES = 4  # it is asked so often
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Program:
         post_mortem: whether a task that fails stops there.
         listen: the port of 127.0.0.1 for an editor, in place of the terminal debugger; 0 for any free one.
         timeout: seconds without a stop after which the scripted debugger leaves the program alone.
+        stops: the number of stops after which it does so, too.
     """
 
     name: str
@@ -66,6 +70,7 @@ class Program:
     post_mortem: bool = False
     listen: int | None = None
     timeout: float = math.inf
+    stops: int = MOST_STOPS
     # As with `python -P`: neither the script's folder nor the current one is on its path.
     safe_path: bool = False
 
@@ -87,6 +92,7 @@ class _Run:
     program: Program
     console: Console
     folder: Path
+    asked: Event = field(default_factory=Event)  # whether the program was asked to end
 
     def to_the_end(self) -> int:
         with begun(self.folder, self.program.listen or 0) as relay, self._started(relay) as process:
@@ -108,29 +114,29 @@ class _Run:
         if not (self.program.breaks or self.program.post_mortem):
             self.console.event("no --break: Ctrl-C, then `break FILE:LINE`, sets a breakpoint while it runs")
         history = self.folder / "history"
-        end = partial(_ask_to_end, process)
+        end = partial(self._ask_to_end, process)
         left = terminal.run(options, Watch(process), self.console, timeout=math.inf, history=history, end=end)
         return left or self._code(process)
 
     def _scripted(self, process: subprocess.Popen[Any], options: AttachOptions) -> int:
-        program = self.program
+        program, code = self.program, None
         try:
             document = run_sync(
                 options,
                 Watch(process),
                 evaluate=program.evaluate,
                 timeout=program.timeout,
+                most=program.stops,
                 on_event=self.console.event,
             )
-        except KeyboardInterrupt:
-            raise Interrupted(
-                "interrupted: the program was ended, and what was recorded is lost", hint="run it again"
-            ) from None
-        code = self._code(process)
-        if document["job"]["status"] == "RUNNING":
+            with contextlib.suppress(KeyboardInterrupt, SystemExit):
+                code = self._code(process)
+        except Interruption as interruption:
+            document = interruption.document
+        if code is not None and document["job"]["status"] == "RUNNING":
             document["job"]["status"] = _status(code)
         self.console.document(document)
-        return code
+        return INTERRUPTED if code is None else code
 
     def _with_editor(self, process: subprocess.Popen[Any], port: int) -> int:
         self.console.event(f"the program waits for an editor: attach its Python debugger to 127.0.0.1:{port}")
@@ -176,19 +182,24 @@ class _Run:
         try:
             yield process
         finally:
-            if process.poll() is None:
-                _ask_to_end(process)
-            try:
-                process.wait(_ENDING)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            self._ask_to_end(process)
+            with contextlib.suppress(KeyboardInterrupt):  # somebody has waited long enough
+                for _ in range(_TIMES):
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(_ENDING)
+                        break
+                    # Python ignores a KeyboardInterrupt in some places, as in what it calls at a fork.
+                    process.send_signal(signal.SIGINT)
+            process.kill()
+            process.wait()
             os.close(held)
 
-
-def _ask_to_end(process: subprocess.Popen[Any]) -> None:
-    """Sends it what Ctrl-C does."""
-    process.send_signal(signal.SIGINT)
+    def _ask_to_end(self, process: subprocess.Popen[Any]) -> None:
+        """Sends it what Ctrl-C does, once: a second one would break off what it does at its end."""
+        if not self.asked.is_set() and process.poll() is None:
+            self.asked.set()
+            self.console.event("the program is ended")
+            process.send_signal(signal.SIGINT)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ class Breakpoints:
     def __init__(self, places: Iterable[Place] = ()) -> None:
         self._set: dict[str, Lines] = {}
         self._ids: dict[int, tuple[str, int]] = {}  # path and line by the relay's id
+        self._at: dict[tuple[str, int], int] = {}  # the line where it stops, by path and line as set
         self._reported: dict[tuple[str, int], set[str]] = {}
         for place in places:
             assert place.file is not None, "only the terminal has a file that is shown"
@@ -39,10 +40,14 @@ class Breakpoints:
     def rows(self) -> list[str]:
         """Returns one line of text for each breakpoint."""
         return [
-            str(replace(place, file=path))
+            f"{replace(place, file=path)}{self._moved(path, place.line)}"
             for path, lines in self._set.items()
             for _, place in sorted(lines.items())
         ]
+
+    def _moved(self, path: str, line: int) -> str:
+        at = self._at.get((path, line), line)
+        return f"  (stops at {at})" if at != line else ""
 
     async def send(self, client: Client, path: str) -> list[str]:
         """Sets the breakpoints of that file in the relay; returns what the user has not been told yet."""
@@ -94,6 +99,7 @@ class Breakpoints:
     def _news(self, path: str, line: int, answer: Mapping[str, Any]) -> str:
         """Returns a text once for each breakpoint, else ""; that it is where it was asked to be only after it
         was not."""
+        self._at[path, line] = answer.get("line", line) if answer.get("verified") else line
         reported = self._reported.setdefault((path, line), set())
         text = _description(path, line, answer)
         as_asked = answer.get("verified") and answer.get("line", line) == line and not answer.get("message")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -11,52 +12,21 @@ from rayside.client import stops
 from rayside.client.events import Ended, JobEnded, Lost, Notice, Stop
 from rayside.client.session import AttachOptions, JobWatch, Session
 from rayside.errors import DebuggerGone, RequestFailed
+from rayside.event_loop import background_loop
+from rayside.options import MOST_STOPS
+from rayside.plain import counted
 
 OnEvent = Callable[[str], None]
 
 _FINISHING = 15.0  # seconds for the stops that are being read when everything else is over
 
 
-async def run(
-    options: AttachOptions,
-    watch: JobWatch,
-    *,
-    evaluate: Sequence[str] = (),
-    timeout: float = 60,
-    on_event: OnEvent,
-) -> dict[str, Any]:
-    """Records each stop of every task, side by side, and resumes it.
+class Interruption(KeyboardInterrupt):
+    """Ctrl-C, or a signal as SIGTERM, while stops are recorded; `document` is what `run_sync` returns."""
 
-    Args:
-        evaluate: expressions to evaluate in the user's innermost frame at each stop. One that
-            raises has the value `<NameError: name 'y' is not defined>`.
-        timeout: seconds without a stop after which it detaches; the tasks run on (default: 60).
-        on_event: is called with what happens on the way, a line each.
-
-    Returns:
-        `{"stopped": [{"task", "worker_id", "reason", "file", "line", "function", "locals": {name: repr},
-        "evaluated": {expression: repr}}], "job": {"submission_id", "status"}}`, in the order of the
-        stops. Both values of `job` are None where no job is watched.
-
-    Raises:
-        RaysideError: the relay or Ray is gone, or another debugger took over.
-    """
-    session = Session(options, watch)
-    recorder = Recorder(session, list(evaluate), on_event)
-    await session.start()
-    try:
-        await recorder.watch(timeout)
-        await recorder.finish()
-    finally:
-        await session.close()
-    job = await session.job()
-    return {
-        "stopped": [record for record in recorder.records if record],
-        "job": {
-            "submission_id": (job.submission_id or None) if job else None,
-            "status": job.status if job else None,
-        },
-    }
+    def __init__(self, document: dict[str, Any]) -> None:
+        super().__init__()
+        self.document = document
 
 
 def run_sync(
@@ -65,10 +35,42 @@ def run_sync(
     *,
     evaluate: Sequence[str] = (),
     timeout: float = 60,
+    most: int = MOST_STOPS,
     on_event: OnEvent,
 ) -> dict[str, Any]:
-    """Calls `run`, for a caller without an event loop."""
-    return asyncio.run(run(options, watch, evaluate=evaluate, timeout=timeout, on_event=on_event))
+    """Records each stop of every task, side by side, and resumes it.
+
+    Args:
+        evaluate: expressions to evaluate in the user's innermost frame at each stop. One that
+            raises has the value `<NameError: name 'y' is not defined>`.
+        timeout: seconds without a stop after which it detaches; the tasks run on (default: 60).
+        most: the number of stops after which it detaches.
+        on_event: is called with what happens on the way, a line each.
+
+    Returns:
+        `{"stopped": [{"task", "worker_id", "reason", "file", "line", "function", "locals": {name: repr},
+        "evaluated": {expression: repr}}], "job": {"submission_id", "status"}}`, in the order of the
+        stops. Both values of `job` are None where no job is watched.
+
+    Raises:
+        Interruption: it was interrupted; the tasks run on.
+        RaysideError: the relay or Ray is gone, or another debugger took over.
+    """
+    session = Session(options, watch)
+    recorder = Recorder(session, list(evaluate), on_event)
+
+    try:
+        with background_loop() as call:
+            call(session.start())
+            try:
+                call(recorder.watch(timeout, most))
+                call(recorder.finish())
+            finally:
+                call(session.close())
+            call(session.job())
+    except (KeyboardInterrupt, SystemExit):
+        raise Interruption(recorder.document()) from None
+    return recorder.document()
 
 
 class Recorder:
@@ -83,10 +85,21 @@ class Recorder:
         # By thread: what was read at a stop whose task may not have been told to go on.
         self._unsure: dict[int, dict[str, Any]] = {}
 
-    async def watch(self, timeout: float) -> None:
-        """Records until the job has ended, or nothing has stopped for `timeout` seconds."""
+    def document(self) -> dict[str, Any]:
+        """Returns what `run_sync` does; the job's status is the last that was seen."""
+        job = self.session.seen
+        return {
+            "stopped": [record for record in self.records if record],
+            "job": {
+                "submission_id": (job.submission_id or None) if job else None,
+                "status": job.status if job else None,
+            },
+        }
+
+    async def watch(self, timeout: float, most: float = math.inf) -> None:
+        """Records until the job has ended, `most` stops are recorded, or none came for `timeout` seconds."""
         last = time.monotonic()
-        while True:
+        while len(self.records) < most:
             left = last + timeout - time.monotonic()
             try:
                 event = await asyncio.wait_for(self.session.events.get(), max(0.0, left))
@@ -111,6 +124,7 @@ class Recorder:
                 return
             elif isinstance(event, Lost):
                 raise event.error
+        self._on_event(f"it ends after {counted(len(self.records), 'stop')} (--stops); the tasks go on")
 
     async def finish(self) -> None:
         if self._working:

@@ -91,7 +91,8 @@ class Session:
         events: what has happened, in order, for one consumer.
         stops: the current stops, by thread, in the order in which they came.
         breakpoints: the breakpoints of all tasks.
-        ended: the state of the watched job once it has ended.
+        seen: the last known state of the watched job; None where none is watched.
+        ended: its state once it has ended.
         lost: why no event will follow; None while one may.
         waiting: whether the way to the relay is lost, and a forward looks for it.
     """
@@ -100,6 +101,7 @@ class Session:
         self.events: asyncio.Queue[SessionEvent] = asyncio.Queue()
         self.stops: dict[int, Stop] = {}
         self.breakpoints = Breakpoints(options.breakpoints)
+        self.seen: JobState | None = None
         self.ended: JobState | None = None
         self.lost: Exception | None = None
         self.waiting = False
@@ -203,7 +205,8 @@ class Session:
 
     async def job(self) -> JobState | None:
         """Returns the job's state now, with a deadline."""
-        return await asyncio.wait_for(asyncio.to_thread(self._watch.job), POLL_TIMEOUT)
+        self.seen = await asyncio.wait_for(asyncio.to_thread(self._watch.job), POLL_TIMEOUT)
+        return self.seen
 
     async def close(self, *, keep_stopped: bool = False) -> None:
         """Detaches; what is stopped resumes, or stays so for the next debugger (`keep_stopped`)."""

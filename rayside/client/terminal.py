@@ -329,9 +329,9 @@ class Terminal:
 
     def _interrupt(self) -> None:
         """Leaves what is stopped as it is."""
-        stays = "stays stopped; ./invokew debug comes back to it" if self._stays else "ends with the program"
+        stays = "stays stopped; ./invokew debug comes back to it"
         lost = "goes on soon: the connection is lost, and the cluster can't be told to keep it stopped"
-        for stop in self._listed():
+        for stop in self._listed() if self._stays else ():
             self._say(f"{stop.title} {lost if self._session.waiting else stays}")
         self._exit = INTERRUPTED
 

@@ -62,8 +62,12 @@ def target(text: str) -> Command | None:
 def drawn(answer: Mapping[str, Any]) -> Iterator[str]:
     """Draws the relay's answer to `group`, line by line: who is late, or has ended, comes first."""
     rows = answer["members"]
+    if not rows and (answer["group"], answer["action"]) == ("all", "pause"):
+        yield "Nothing runs that could be paused."
+        return
     name = line(answer["group"], 200)
-    selector = f"  ({line(answer['selector'], 200)})" if answer["selector"] != answer["group"] else ""
+    is_named = answer["group"] in ("all", answer["selector"])
+    selector = "" if is_named else f"  ({line(answer['selector'], 200)})"
     # Who is none any more is told as well.
     count = sum(row["state"] not in (ENDED, LEFT, UNKNOWN) for row in rows)
     yield f"@{name}{selector}: {counted(count, 'member')}"

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from rayside.errors import JobNotFound
+from rayside.errors import JobNotFound, NotAttachable
 from rayside.ray.metadata import DRIVER as ANNOUNCED
-from rayside.ray.records import Job, job_of_driver
+from rayside.ray.records import ENDED, Job, job_of_driver
 from rayside.ray.state import Dashboard
 
 DRIVER, TASK, ACTOR = "driver", "task", "actor"
@@ -47,17 +47,31 @@ class JobProcess:
 def processes_of(dashboard: Dashboard, id: str) -> list[JobProcess]:
     """Returns the live processes of a job (by its submission id, or Ray's own), an actor or a worker.
 
-    The table of tasks lags behind by `LAG`. Raises JobNotFound where nothing that runs has that id.
+    The table of tasks lags behind by `LAG`. Raises JobNotFound where nothing that runs has that id, and
+    NotAttachable for a job that runs, and has no process in Ray yet.
     """
-    job_ids = {row["submission_id"]: row.get("job_id") for row in dashboard.job_rows()}
+    jobs = {row["submission_id"]: row for row in dashboard.job_rows()}
+    of_job = jobs.get(id, {}).get("job_id") or id
     running = _all(dashboard)
     chosen = [
         process for process in running if id in (process.job_id, process.actor_id, process.worker_id)
-    ] or [process for process in running if process.job_id == job_ids.get(id, id)]
+    ] or [process for process in running if process.job_id == of_job]
     if not chosen:
+        if id in jobs and (status := jobs[id]["status"]) not in ENDED:
+            raise NotAttachable(
+                f"job {id} is {status}, and has not joined Ray yet: its program has not come to ray.init",
+                hint="attach once it has; ./invokew submit --debug opens a job from its start",
+            )
         hint = "./invokew status lists the jobs; Ray's dashboard lists actors and workers"
         raise JobNotFound(f"nothing that runs now is of a job, an actor or a worker {id!r}", hint=hint)
     return chosen
+
+
+def is_open(dashboard: Dashboard, job_id: str) -> bool:
+    """Returns whether a process of that job can be debugged that does not pause by itself."""
+    paused = {worker.worker_id for worker in dashboard.debuggable() if worker.paused}
+    open_ones = [process for process in _all(dashboard) if process.port and process.job_id == job_id]
+    return any(process.worker_id not in paused for process in open_ones)
 
 
 def _all(dashboard: Dashboard) -> list[JobProcess]:

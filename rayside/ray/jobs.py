@@ -33,6 +33,8 @@ from rayside.ray.state import Dashboard
 _PYTHON = re.compile(
     r"""(?:^|[\s;&|("'`])(?:[^\s"']*/)?python[\d.]*["']?(?P<options>(?:\s+-[XW]\s+\S+|\s+-[A-Za-z]+)*)(?=\s|$)"""
 )
+# `python FILE.py ...`: FILE is relative, and nothing in the line has a shell do something else.
+_PLAIN = re.compile(r"""\s*python[\d.]*\s+((?![-/~])[^\s"'\\|&;<>()$`*?\[{]+\.py)(?:[ \t][^|&;<>()$`\n]*)?""")
 _WITHOUT_LINKS = (".git", ".venv", "venv", "__pycache__", "node_modules")
 # uv sets a RAY_RUNTIME_ENV_HOOK of its own; a PYTHONPATH without its old value hides our package.
 _HIDES_HOOK = re.compile(r"\buv\b|(?<!\$)(?<!\$\{)\bPYTHONPATH\b(?!=\S*\$\{?PYTHONPATH\b)")
@@ -157,6 +159,8 @@ def prepare(
     found = tuple(_found(module, NotAPackage) for module in modules)
     if not entrypoint or not entrypoint.strip():
         raise MissingEntrypoint("no program was named", hint='add --entrypoint "python your_program.py"')
+    if of_rayjob is None:  # the line of a RayJob may be about an image
+        _require_program(entrypoint, folder)
     return Submission(
         entrypoint,
         folder or None,
@@ -168,6 +172,16 @@ def prepare(
         },
         debug=debug,
     )
+
+
+def _require_program(entrypoint: str, folder: str) -> None:
+    """Raises MissingEntrypoint where a plain `python FILE.py` has no such file in the folder that is sent."""
+    program = _PLAIN.fullmatch(entrypoint)
+    if program and folder and Path(folder).is_dir() and not Path(folder, program[1]).exists():
+        raise MissingEntrypoint(
+            f"there is no file {program[1]} in {folder}, which the job would run in",
+            hint="name it from that folder, or its own folder by --working-dir",
+        )
 
 
 def _linked(folders: Iterable[str]) -> dict[str, str]:

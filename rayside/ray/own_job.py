@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rayside.debugger_files import DEBUGGER, ROOT
-from rayside.errors import RaysideError
+from rayside.errors import NotReady, RaysideError
 from rayside.ray import jobs
 from rayside.ray.state import Dashboard
 from rayside.waiting import until
@@ -25,14 +25,21 @@ _LINES = 200
 
 @dataclass(frozen=True)
 class OwnJob:
-    """A job whose submission id begins with `name`; `patience` is for Ray to stop one, in seconds."""
+    """A job whose submission id begins with `name`.
+
+    `patience` is for Ray to stop one, `longest` for it to end by itself, both in seconds.
+    """
 
     dashboard: Dashboard
     name: str
     patience: float = 30.0
+    longest: float = _PATIENCE
 
     def run(self, submit: Callable[[str], None]) -> str:
-        """Runs it to its end; returns the end of what it printed. `submit` gets its submission id."""
+        """Runs it to its end; returns the end of what it printed. `submit` gets its submission id.
+
+        Raises NotReady where it has not ended within `longest`.
+        """
         # One that was broken off would go on beside this one.
         for earlier in self.dashboard.jobs():
             if earlier.submission_id.startswith(f"{self.name}-"):
@@ -40,8 +47,13 @@ class OwnJob:
         submission_id = jobs.new_submission_id(f"{self.name}-job.py")
         submit(submission_id)
         try:
-            until(lambda: self.dashboard.job(submission_id).ended, bool, _PATIENCE)
-            return self.dashboard.output_end(self.dashboard.job(submission_id), _LINES)
+            job = until(lambda: self.dashboard.job(submission_id), lambda job: job.ended, self.longest)
+            if not job.ended:
+                raise NotReady(
+                    f"a job of Rayside's is {job.status} in Ray still, after {self.longest:g} s",
+                    hint="./invokew status shows what is wrong with the cluster",
+                )
+            return self.dashboard.output_end(job, _LINES)
         finally:
             with contextlib.suppress(RaysideError):
                 self._forget(submission_id)

@@ -90,7 +90,10 @@ def _stack(pid: int) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RuntimeError(f"py-spy could not be run: {error}") from None
     if done.returncode:
-        raise RuntimeError((done.stderr.strip().splitlines() or ["py-spy failed"])[-1])
+        if "permission denied" in done.stderr.lower():
+            raise RuntimeError("py-spy is not allowed to read processes there (SYS_PTRACE)")
+        # What follows its first line is a backtrace of py-spy itself.
+        raise RuntimeError((done.stderr.strip().splitlines() or ["py-spy failed"])[0])
     return done.stdout[:_LONGEST_STACK]
 
 

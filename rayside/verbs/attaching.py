@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rayside.connection.access import Access
 from rayside.console import Console
-from rayside.errors import InvalidArgument, NotAttachable
-from rayside.plain import line
+from rayside.errors import InvalidArgument, NotAttachable, NotReady
+from rayside.plain import counted, line
 from rayside.ray import packages
 from rayside.ray.job_processes import JobProcess, processes_of
 from rayside.ray.own_job import OwnJob, write_code
@@ -25,8 +28,12 @@ _NAME = "rayside-attach"
 _OPEN = "open"
 # The most processes that one job opens.
 _MOST = 1_000
+# Seconds until it says what it does, and for the job: some 10, and up to 70 more for actors and stacks.
+_SILENT, _PATIENCE = 2.0, 120.0
 # Characters of a failed job's output that its error shows.
-_TOLD = 400
+_LONGEST = 400
+# A frame of py-spy's text that is neither Ray's nor how a thread begins.
+_PROGRAM = r"^ +.*\((?!ray/|rayside/|threading\.py:)[^()]*\)$"
 
 
 def attach(access: Access, console: Console, id: str) -> None:
@@ -38,10 +45,11 @@ def attach(access: Access, console: Console, id: str) -> None:
     closed = [process for process in processes if not process.port]
     results = {process.worker_id: Outcome(process.worker_id, _OPEN) for process in processes if process.port}
     if closed:
-        with console.progress(), console.work(_NAME, f"debuggers in {len(closed)} processes"):
+        title = f"debuggers in {counted(len(closed), 'process', 'processes')}"
+        with _told(console, title), console.progress(), console.work(_NAME, title):
             try:
                 results |= _opened(dashboard, closed, user)
-            except NotAttachable as error:
+            except (NotAttachable, NotReady) as error:
                 # What is open already can be debugged all the same.
                 why = Outcome("", NOT_POSSIBLE, error.message)
                 results |= {process.worker_id: why for process in closed}
@@ -65,6 +73,18 @@ def attach(access: Access, console: Console, id: str) -> None:
     console.result(f"\nNext: ./invokew debug{option} --break FILE:LINE, or attach an editor")
 
 
+@contextmanager
+def _told(console: Console, title: str) -> Iterator[None]:
+    """Says what is being done, once that takes longer than one waits without a word."""
+    text = f"opening {title}: a job in Ray does that, within {_PATIENCE:g} s at most"
+    timer = threading.Timer(_SILENT, console.event, [text])
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def _opened(dashboard: Dashboard, processes: Sequence[JobProcess], user: str) -> dict[str, Outcome]:
     """Returns the outcomes, by worker, of a job of ours that opens what it can. Raises NotAttachable.
 
@@ -79,14 +99,14 @@ def _opened(dashboard: Dashboard, processes: Sequence[JobProcess], user: str) ->
         code = packages.working_dir(dashboard, folder)
     program = "python -m rayside.relay_actor.opening"
     # Others may attach at the same time: each job has a name of its own.
-    output = OwnJob(dashboard, f"{_NAME}-{secrets.token_hex(3)}").run(
+    output = OwnJob(dashboard, f"{_NAME}-{secrets.token_hex(3)}", longest=_PATIENCE).run(
         lambda submission_id: dashboard.submit(program, submission_id, {"working_dir": code}, user=user)
     )
     try:
         known = outcomes(output)
     except ValueError:
         raise NotAttachable(
-            f"the job that opens debuggers failed: {line(output[-_TOLD:]) or 'it printed nothing'}",
+            f"the job that opens debuggers failed: {line(output[-_LONGEST:]) or 'it printed nothing'}",
             hint="./invokew status shows what is wrong with the cluster",
         ) from None
     gone = "it has ended, or nothing was said of it"
@@ -107,8 +127,14 @@ def _show(console: Console, rows: Sequence[tuple[JobProcess, Outcome]]) -> None:
     for process, outcome in rows:
         if outcome.stack:
             console.result(f"\nWhere {process.kind} {line(process.name)} (process {process.pid}) is now:")
-            for text in outcome.stack.splitlines():
+            for text in _of_program(outcome.stack).splitlines():
                 console.result(line(text) if text.strip() else "")
+
+
+def _of_program(stack: str) -> str:
+    """Returns py-spy's text without what it says of Python, and without threads of Ray's alone."""
+    threads = re.findall(r"^Thread .*(?:\n +.*)*", stack, re.MULTILINE)
+    return "\n".join(each for each in threads if re.search(_PROGRAM, each, re.MULTILINE)) or stack
 
 
 def _document(process: JobProcess, outcome: Outcome) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from rayside.client.commands import break_option, evaluate_option
 from rayside.connection.access import Access
 from rayside.console import Console
 from rayside.dap.additions import ALWAYS, ASK
-from rayside.errors import Interrupted
-from rayside.options import timeout_seconds
+from rayside.errors import INTERRUPTED
+from rayside.options import MOST_STOPS, stops_number, timeout_seconds
+from rayside.ray.job_processes import is_open
 from rayside.ray.metadata import DEBUG
 from rayside.verbs.cluster_job import ClusterJob, attach_options
 
@@ -22,6 +23,7 @@ def debug(
     job: str | None,
     evaluate: Sequence[str],
     timeout: float | str,
+    stops: str = str(MOST_STOPS),
     breaks: Sequence[str] = (),
     exceptions: bool = False,
     everyone: bool = False,
@@ -31,11 +33,12 @@ def debug(
 
     Args:
         timeout: seconds, as typed.
+        stops: the number of stops after which the scripted debugger ends, as typed.
         breaks: each is FILE:LINE[ HITS][:CONDITION], FILE from the current folder.
         everyone: whether tasks of all who debug on that Ray are meant, not only this user's own.
         children: whether processes that tasks start are debugged as well.
     """
-    patience = timeout_seconds(timeout)
+    patience, most = timeout_seconds(timeout), stops_number(stops)
     places = [break_option(text) for text in breaks]
     evaluate = [evaluate_option(text) for text in evaluate]
     dashboard = access.require()
@@ -46,7 +49,8 @@ def debug(
     if scripted and watched is not None:
         # It watches one job, from the first stop to its end.
         watch = ClusterJob(dashboard, watched.submission_id)
-    if places and watched is not None and not watched.ended and DEBUG not in watched.metadata:
+    lacks_debug = watched is not None and not watched.ended and DEBUG not in watched.metadata
+    if places and watched and lacks_debug and not (watched.job_id and is_open(dashboard, watched.job_id)):
         console.event(
             f"job {watched.submission_id} was not submitted with --debug: of its tasks only those that pause "
             "by themselves can be reached (./invokew submit --debug makes all reachable, ./invokew attach "
@@ -61,17 +65,18 @@ def debug(
 
         history = access.identity.folder / "debug-history"
         return terminal.run(options, watch, console, timeout=patience, history=history)
-    from rayside.client.scripted import run_sync
+    from rayside.client.scripted import Interruption, run_sync
 
+    code = 0
     try:
-        document = run_sync(options, watch, evaluate=evaluate, timeout=patience, on_event=console.event)
-    except KeyboardInterrupt:
-        raise Interrupted(
-            "interrupted; what was recorded is lost, the tasks go on",
-            hint="the same command records what stops from then on",
-        ) from None
+        document = run_sync(
+            options, watch, evaluate=evaluate, timeout=patience, most=most, on_event=console.event
+        )
+    except Interruption as interruption:
+        console.event("interrupted; the tasks go on")
+        document, code = interruption.document, INTERRUPTED
     console.document(document)
-    return 0
+    return code
 
 
 def launch_json(access: Access, console: Console) -> None:

@@ -112,8 +112,7 @@ def show(
         console.result(note)
     if limits := submission.raised_limits:
         console.result(
-            f"A stop may last: {len(limits)} time limits of Ray's libraries are a day in this job: "
-            "docs/internals/hook.md#time-limits"
+            f"A stop may last: {len(limits)} time limits of Ray's libraries are a day in this job."
         )
 
 

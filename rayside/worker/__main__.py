@@ -18,9 +18,15 @@ _OWN = {"<string>", "<frozen runpy>", runpy.__file__, __file__}
 
 
 def _without_own_frames(
-    shown: Callable[..., None], kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    shown: Callable[..., None],
+    quiet: bool,
+    kind: type[BaseException],
+    error: BaseException,
+    trace: TracebackType | None,
 ) -> None:
-    """Shows an uncaught exception with the program's own frames alone, as Python does."""
+    """Shows an uncaught exception with the program's own frames alone; Ctrl-C not, if `quiet`."""
+    if quiet and kind is KeyboardInterrupt:
+        return
     while trace is not None and trace.tb_frame.f_code.co_filename in _OWN:
         trace = trace.tb_next
     run_driver.stop_at(kind, error, trace)
@@ -59,7 +65,7 @@ def main() -> None:
     else:
         debug(options.attach_timeout, post_mortem=options.post_mortem)
     sys.argv = [options.program, *options.arguments]
-    sys.excepthook = partial(_without_own_frames, sys.excepthook)
+    sys.excepthook = partial(_without_own_frames, sys.excepthook, bool(options.told))
     # Python looks for a program's modules in its own folder, and in the current one with -m alone.
     folder = Path.cwd() if options.module else Path(options.program).resolve().parent
     # First on the path is what led to this module: the current folder, or with `rayside run` this package's.

@@ -42,7 +42,10 @@ class Screen:
         end = time.monotonic() + seconds
         while text not in self._unread and (left := end - time.monotonic()) > 0:
             if select.select([self._fd], [], [], left)[0]:
-                self._unread += os.read(self._fd, 65536).decode(errors="replace")
+                try:
+                    self._unread += os.read(self._fd, 65536).decode(errors="replace")
+                except OSError:  # it has ended
+                    break
         return text in self._unread
 
     def until(self, text: str) -> str:

@@ -70,7 +70,7 @@ def test_what_a_rayjob_reserves_and_its_metadata_reach_the_job() -> None:
     assert Request(job="job.yaml").completed(rayjob(entrypointNumGpus=1)).reserved == {
         "entrypoint_num_gpus": 1
     }
-    assert Request(entrypoint="python a.py").completed(None).reserved == {}
+    assert Request(entrypoint="python -m a").completed(None).reserved == {}
 
 
 def test_a_cluster_without_a_relay_is_no_place_to_debug() -> None:

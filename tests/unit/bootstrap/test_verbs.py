@@ -35,6 +35,7 @@ from rayside.ray.records import Job
 from rayside.steps import graph
 from rayside.steps.step import Status, missing, ready
 from rayside.system.shell import Shell
+from rayside.verbs import debugging
 from rayside.verbs import relay_requests as jobs_verb
 from rayside.verbs.relay_requests import Paused
 from tasks import Verb
@@ -185,18 +186,34 @@ def test_ctrl_c_ends_followed_logs(dashboard: ScriptedDashboard, capsys: pytest.
     assert capsys.readouterr() == ("up\n", "")
 
 
-def test_ctrl_c_in_a_scripted_debug_says_that_the_tasks_go_on(
+def test_ctrl_c_in_a_scripted_debug_prints_what_was_recorded_and_says_that_the_tasks_go_on(
     dashboard: ScriptedDashboard, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    document = {"stopped": [{"task": "f"}], "job": {"submission_id": "mine", "status": "RUNNING"}}
+
     def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+        raise scripted.Interruption(document)
 
     monkeypatch.setattr(scripted, "run_sync", interrupted)
     dashboard.submitted.append("mine")
     assert exit_code(tasks.debug, evaluate=["x"]) == 130
-    shown = capsys.readouterr().err
-    assert "the tasks go on" in shown
-    assert "run the command again to go on" not in shown
+    out, err = capsys.readouterr()
+    assert json.loads(out) == document
+    assert err == "interrupted; the tasks go on\n"
+
+
+@pytest.mark.parametrize("attached", [True, False])
+def test_what_was_attached_to_is_not_said_to_be_out_of_reach(
+    attached: bool,
+    dashboard: ScriptedDashboard,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(debugging, "is_open", lambda of, job: attached)
+    monkeypatch.setattr(scripted, "run_sync", lambda *_, **__: {})
+    dashboard.submitted.append("mine")
+    assert exit_code(tasks.debug, break_=[f"{__file__}:1"], json=True) == 0
+    assert ("was not submitted with --debug" in capsys.readouterr().err) is not attached
 
 
 # --- status ------------------------------------------------------------------------------

@@ -5,19 +5,29 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
 import subprocess
+import sys
+import threading
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rayside import cli, run_program
 from rayside.cli_commands import COMMANDS
+from rayside.client.scripted import Interruption
+from rayside.client.session import AttachOptions
+from rayside.completion import script
 from rayside.connection.instance import Instance, Ports
 from rayside.console import PACKAGE, Console
+from rayside.dap.client import Client
 from rayside.debugger_files import ROOT
 from rayside.errors import MissingProgram
 from rayside.settings import Settings
-from rayside.verbs import connecting
+from rayside.signals import signals_noticed
+from rayside.verbs import connecting, job_output
 from tests.patience import PATIENCE
 
 
@@ -45,8 +55,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["run", "--listen", "70000", "main.py"], "--listen 70000 is no port"),
         (["run", "--listen", "0", "--evaluate", "x", "main.py"], "--listen leaves breakpoints and values"),
         (["run", "--timeout", "soon", "main.py"], "--timeout is 'soon'"),
+        (["run", "--stops", "0", "main.py"], "--stops is '0'"),
         (["run", "--evaluate", "x +", "main.py"], "--evaluate 'x +': it is no Python expression"),
         (["compare"], "the following arguments are required: EXPR"),
+        (["logs", "j1", "--job", "j2"], "j1 and --job j2 both name a job"),
         (["completion", "tcsh"], "no completion for 'tcsh'"),
     ],
     ids=str,
@@ -93,6 +105,97 @@ def test_the_options_after_the_program_are_its_own(monkeypatch: pytest.MonkeyPat
     assert cli.main(["run", "--post-mortem", "main.py", "--json", "-m", "3"]) == 7
     assert (given[0].name, given[0].arguments) == ("main.py", ["--json", "-m", "3"])
     assert given[0].post_mortem and not given[0].is_module
+
+
+@pytest.mark.parametrize("words", [["logs", "j1"], ["logs", "--job", "j1"]])
+def test_a_job_is_named_with_or_without_its_option(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    named: list[str | None] = []
+
+    def logs(access: None, console: Console, *, job: str | None, follow: bool, ray: bool) -> int:
+        named.append(job)
+        return 0
+
+    monkeypatch.setattr(connecting, "access", lambda settings, console: None)
+    monkeypatch.setattr(job_output, "logs", logs)
+    assert cli.main(words) == 0
+    assert named == ["j1"]
+
+
+def completed(words: str, folder: Path) -> list[str]:
+    """Returns what bash offers for the last word; `default` where it offers files besides."""
+    line = words.split(" ")
+    code = (
+        f'{script("bash", COMMANDS)}\ncompopt() {{ echo "compopt $*"; }}\n'
+        f"COMP_WORDS=({' '.join(word or repr('') for word in line)}) COMP_CWORD={len(line) - 1}\n"
+        '_rayside; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    return subprocess.check_output(["bash", "-c", code], cwd=folder, text=True).split("\n")[:-1]
+
+
+def test_tab_offers_no_file_where_an_option_takes_none(folder: Path) -> None:
+    assert completed("rayside logs --job ", folder) == ["compopt +o default", ""]
+    assert completed("rayside debug --break ", folder) == [""]
+    assert completed("rayside logs --jo", folder) == ["--job"]
+    lines = script("fish", COMMANDS).splitlines()
+    (job,) = [line for line in lines if "from logs'" in line and " -l job " in line]
+    assert " -x " in job
+    (place,) = [line for line in lines if "from debug'" in line and " -l break " in line]
+    assert " -r " in place
+
+
+@pytest.mark.usefixtures("python_signals")
+@pytest.mark.parametrize("while_it_is_recorded", [True, False])
+def test_an_interrupted_program_shows_what_was_recorded_of_it(
+    while_it_is_recorded: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = {"stopped": [{"task": "f"}], "job": {"submission_id": None, "status": "RUNNING"}}
+
+    def run_sync(*_: object, **how: object) -> dict[str, Any]:
+        assert how["most"] == 2
+        if while_it_is_recorded:
+            raise Interruption(document)
+        threading.Timer(0.1, signal.raise_signal, [signal.SIGINT]).start()
+        return document
+
+    monkeypatch.setattr(run_program, "run_sync", run_sync)
+    program = run_program.Program("main.py", stops=2)
+    running = run_program._Run(program, Console(as_json=True), Path())
+    with subprocess.Popen(["sleep", "60"]) as process, signals_noticed():
+        try:
+            options = AttachOptions(partial(Client.connect, "127.0.0.1", 1), "secret")
+            assert running._scripted(process, options) == 130
+        finally:
+            process.kill()
+    assert json.loads(capsys.readouterr().out) == document
+
+
+def test_ctrl_c_shows_no_traceback_of_the_program(folder: Path) -> None:
+    (folder / "main.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    words = ["python -m rayside.worker", "--told", str(folder / "told.json"), "main.py"]
+    code = (
+        "import runpy, sys\nfrom rayside.worker import run_driver\n"
+        f"run_driver.begin = lambda *_, **__: None\nsys.argv = {words}\n"
+        "runpy.run_module('rayside.worker', run_name='__main__')"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+
+
+def test_a_program_is_asked_to_end_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A second signal would break off what Ray does at the end of a driver.
+    sent: list[int] = []
+    running = run_program._Run(run_program.Program("main.py"), Console(), Path())
+    with subprocess.Popen(["sleep", "60"]) as process:
+        monkeypatch.setattr(process, "send_signal", sent.append)
+        running._ask_to_end(process)
+        running._ask_to_end(process)
+        os.kill(process.pid, signal.SIGKILL)
+    assert sent == [signal.SIGINT]
+    assert capsys.readouterr().err == "the program is ended\n"
 
 
 class TestRay:
@@ -147,9 +250,9 @@ def test_what_leads_to_no_cluster_is_said(
 
 
 def test_a_word_too_many_leads_to_the_help_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["logs", "train-1"]) == 2
+    assert cli.main(["logs", "train-1", "train-2"]) == 2
     shown = capsys.readouterr().err
-    assert "unrecognized arguments: train-1" in shown
+    assert "unrecognized arguments: train-2" in shown
     assert "rayside logs --help says how it is typed" in shown
 
 

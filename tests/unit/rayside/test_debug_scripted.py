@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,8 @@ from rayside.client.events import JobState
 from rayside.client.session import AttachOptions
 from rayside.dap.framing import Message
 from rayside.errors import AttachFailed, ConnectionLost, DebuggerBusy, DebuggerGone, NotRunning
+from rayside.signals import signals_noticed
+from tests.patience import PATIENCE
 from tests.unit.scripted_debuggee import (
     ScriptedJob,
     ScriptedRelay,
@@ -61,17 +64,17 @@ def record(
     *,
     evaluate: tuple[str, ...] = (),
     timeout: float = 5,
+    most: int = 1000,
     **options: Any,
 ) -> tuple[dict[str, Any], list[str]]:
     events: list[str] = []
     attachment = AttachOptions(partial(relay.connect, "127.0.0.1", 5678), "secret", **options)
-
-    async def run() -> dict[str, Any]:
-        return await asyncio.wait_for(
-            scripted.run(attachment, watch, evaluate=evaluate, timeout=timeout, on_event=events.append), 20
-        )
-
-    document = asyncio.run(run())
+    how: dict[str, Any] = {"evaluate": evaluate, "timeout": timeout, "most": most, "on_event": events.append}
+    try:
+        document = scripted.run_sync(attachment, watch, **how)
+    except scripted.Interruption as interruption:
+        document = interruption.document
+        events.append("interrupted")
     relay.check()
     return document, events
 
@@ -225,6 +228,30 @@ def test_it_leaves_when_nothing_stops_and_says_how_the_job_is() -> None:
     assert events == ["nothing stopped for 0.05 s; the tasks go on"]
 
 
+def test_it_ends_after_as_many_stops_as_were_asked_for() -> None:
+    turns = [*[stack(CODE), *reads(), resume(events=[task_stopped()])] * 2]
+    document, events = record(ScriptedJob(), ScriptedRelay({1: turns}), most=2)
+    assert len(document["stopped"]) == 2
+    assert document["job"] == {"submission_id": "raysubmit_1", "status": "RUNNING"}
+    assert "it ends after 2 stops (--stops); the tasks go on" in events
+
+
+@pytest.mark.usefixtures("python_signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_loses_nothing_of_what_was_recorded(number: signal.Signals) -> None:
+    def interrupt() -> None:
+        asyncio.get_running_loop().call_later(0.05, signal.raise_signal, number)
+
+    job, turns = ScriptedJob(), [stack(CODE), *reads(("x", "2")), resume(then=interrupt)]
+    relay = ScriptedRelay({1: turns})
+    with signals_noticed(signal.SIGTERM):
+        document, events = record(job, relay, timeout=PATIENCE)
+    assert [stop["locals"] for stop in document["stopped"]] == [{"x": "2"}]
+    assert document["job"] == {"submission_id": "raysubmit_1", "status": "RUNNING"}
+    assert events[-1] == "interrupted"
+    assert relay.last("disconnect") == {"terminateDebuggee": False, "suspendDebuggee": False}
+
+
 def test_a_worker_that_dies_while_stopped_is_told_and_the_rest_goes_on() -> None:
     job = ScriptedJob()
 
@@ -246,11 +273,11 @@ def test_no_relay_and_a_refused_token_say_what_to_do() -> None:
     async def nobody(**options: Any) -> Any:
         raise DebuggerGone("no debugger answers at 127.0.0.1:5678", hint="not this one")
 
-    async def run(attachment: AttachOptions) -> None:
-        await asyncio.wait_for(scripted.run(attachment, ScriptedJob(), on_event=print), 5)
+    def run(attachment: AttachOptions) -> None:
+        scripted.run_sync(attachment, ScriptedJob(), on_event=print)
 
     with pytest.raises(NotRunning) as no_relay:
-        asyncio.run(run(AttachOptions(nobody, "secret")))
+        run(AttachOptions(nobody, "secret"))
     assert "./invokew up" in no_relay.value.hint
 
     class Refusing(ScriptedRelay):
@@ -261,7 +288,7 @@ def test_no_relay_and_a_refused_token_say_what_to_do() -> None:
                 super().say(message)
 
     with pytest.raises(AttachFailed, match="the token is wrong"):
-        asyncio.run(run(AttachOptions(partial(Refusing({}).connect, "h", 1), "wrong")))
+        run(AttachOptions(partial(Refusing({}).connect, "h", 1), "wrong"))
 
 
 def losing(relay: ScriptedRelay, *messages: Message) -> Callable[[], None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 from dataclasses import replace
@@ -47,6 +48,32 @@ def test_what_a_job_lacks_is_refused(
 ) -> None:
     with pytest.raises(error, match=message_part):
         prepare(program, **changed)
+
+
+@pytest.mark.parametrize("entrypoint", ["python missing.py", " python3.11 sub/missing.py --rate=3 'a b'"])
+def test_a_program_that_the_folder_lacks_is_refused(program: Path, entrypoint: str) -> None:
+    with pytest.raises(MissingEntrypoint, match=r"there is no file \S*missing.py in .*/my code"):
+        prepare(program, entrypoint=entrypoint)
+    there = re.sub(r"\S*missing", "model/../train", entrypoint)
+    assert prepare(program, entrypoint=there).entrypoint == there
+
+
+@pytest.mark.parametrize(
+    "entrypoint",
+    [
+        *("python /opt/missing.py", "python -m missing", "python -u missing.py", "python ~/missing.py"),
+        *(
+            "cd sub && python missing.py",
+            "python missing.py || true",
+            "python missing.py; x",
+            "cat missing.py",
+        ),
+        *("python $PROGRAM.py", "python 'missing.py'", "A=1 python missing.py", "python missing"),
+        "python missing.py\ncd x",
+    ],
+)
+def test_a_line_that_may_find_its_program_elsewhere_is_taken(program: Path, entrypoint: str) -> None:
+    assert prepare(program, entrypoint=entrypoint).entrypoint == entrypoint
 
 
 def test_all_that_ray_takes_is_passed_on_and_what_has_unknown_files_is_named(

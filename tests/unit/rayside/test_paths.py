@@ -81,7 +81,7 @@ def test_what_symlinks_in_a_package_lead_to_is_found_in_the_package(tmp_path: Pa
     (code / ".venv").symlink_to(tmp_path)
     (code / "venv").mkdir()
     (code / "venv" / "python").symlink_to(tmp_path)
-    job = jobs.prepare(working_dir=str(code), py_modules=[], entrypoint="python x.py")
+    job = jobs.prepare(working_dir=str(code), py_modules=[], entrypoint="python -m x")
     linked = {str(outside): str(code / "shared"), str(outside / "single.py"): str(code / "single.py")}
     assert job.local_roots == linked
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from rayside.errors import CredentialsRefused, JobNotFound, NotRay, NotRunning
-from rayside.ray import authentication
+from rayside.errors import CredentialsRefused, JobNotFound, NotAttachable, NotRay, NotReady, NotRunning
+from rayside.ray import authentication, job_processes, own_job
+from rayside.ray.own_job import OwnJob
 from rayside.ray.state import Dashboard
 from tests.http_servers import answering, says
 from tests.patience import PATIENCE
@@ -108,6 +109,49 @@ def test_a_worker_with_an_open_debugger_is_debuggable_paused_or_not() -> None:
     assert (first.driver, first.job_id, first.since) == (False, "", "2026-11-21T11:12:47Z")
     assert second.worker_id == "w3"
     assert dashboard.paths == ["/api/v0/workers"]
+
+
+ACTOR = {"node_id": "n1", "pid": 3575, "actor_id": "a1", "job_id": "02000000", "class_name": "A"}
+
+
+@pytest.mark.parametrize(("port", "paused", "is_open"), [(0, 0, False), (52381, 1, False), (52381, 0, True)])
+def test_a_job_is_open_once_a_process_of_it_can_be_reached_that_does_not_pause_by_itself(
+    port: int, paused: int, is_open: bool
+) -> None:
+    worker = {**WORKER, "node_id": "n1", "debugger_port": port, "num_paused_threads": paused}
+    dashboard = Recorded(workers=[worker], tasks=[], actors=[ACTOR])
+    assert job_processes.is_open(dashboard, "02000000") is is_open
+    assert not job_processes.is_open(dashboard, "03000000")
+
+
+def test_a_job_that_has_not_joined_ray_yet_is_told_from_one_that_does_not_run() -> None:
+    ended = {**JOB, "submission_id": "j0", "status": "FAILED"}
+    dashboard = Recorded(jobs=[{**JOB, "job_id": None}, ended], workers=[], tasks=[], actors=[])
+    with pytest.raises(NotAttachable, match="job j1 is RUNNING, and has not joined Ray yet"):
+        job_processes.processes_of(dashboard, "j1")
+    for id in ("j0", "nobody"):
+        with pytest.raises(JobNotFound, match=f"nothing that runs now is of .*'{id}'"):
+            job_processes.processes_of(dashboard, id)
+
+
+def test_a_job_of_ours_that_does_not_end_is_an_error_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(Recorded):
+        def stop(self, submission_id: str) -> None:
+            assert submission_id == self.answers["jobs"][0]["submission_id"]
+            self.answers["jobs"][0]["status"] = "STOPPED"
+
+        def forget(self, submission_id: str) -> None:
+            self.answers["jobs"].clear()
+
+    dashboard = Full(jobs=[])
+
+    def submit(submission_id: str) -> None:
+        dashboard.answers["jobs"].append({**JOB, "submission_id": submission_id, "status": "PENDING"})
+
+    monkeypatch.setattr(own_job, "_WRITTEN_ANEW", 0.1)
+    with pytest.raises(NotReady, match=r"a job of Rayside's is PENDING in Ray still, after 0\.1 s"):
+        OwnJob(dashboard, "rayside-attach", longest=0.1).run(submit)
+    assert dashboard.answers["jobs"] == []
 
 
 def test_running_tasks_are_by_worker_the_latest_first() -> None:

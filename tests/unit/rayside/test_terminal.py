@@ -418,6 +418,17 @@ def test_ctrl_c_leaves_what_is_stopped_stopped_and_says_so(tmp_path: Path) -> No
     assert relay.last("disconnect") == {"terminateDebuggee": False, "suspendDebuggee": True}
 
 
+def test_ctrl_c_ends_the_program_and_promises_nothing_of_its_tasks(tmp_path: Path) -> None:
+    relay = ScriptedRelay({1: at(5), 0: [SOURCE]}, after_attach=TWO)
+    asked: list[bool] = []
+    console = ScriptedConsole("1", KeyboardInterrupt)
+    attachment = AttachOptions(partial(relay.connect, "127.0.0.1", 5678), "secret")
+    how: dict[str, Any] = {"history": tmp_path / "history", "end": lambda: asked.append(True)}
+    assert terminal.run(attachment, ScriptedJob(), console, **how) == 130
+    assert asked == [True]
+    assert console.lines[-1] == ""
+
+
 @pytest.mark.parametrize(
     ("word", "typed_at", "code", "last"),
     [
@@ -518,6 +529,18 @@ def test_breakpoints_are_set_listed_and_cleared(tmp_path: Path) -> None:
     assert console.lines.count("1 breakpoint removed") == 2
     assert "no breakpoints" in console.lines
     assert "not a place: ?" in console.shown
+
+
+def test_a_breakpoint_is_listed_with_the_line_where_it_stops(tmp_path: Path) -> None:
+    answer = {"id": 1, "verified": True, "line": 5, "message": None}
+    turns = [
+        Turn("setBreakpoints", {"breakpoints": [{"line": 3}]}, {"breakpoints": [answer]}),
+        Turn("setBreakpoints", {"breakpoints": [{"line": 3}, {"line": 6}]}, {"breakpoints": [answer, {}]}),
+    ]
+    relay = ScriptedRelay({0: [SOURCE, *turns], 1: at(5)})
+    _, console = talk(tmp_path, ScriptedJob(), relay, "b 3", "b", "b 6", "b", "q")
+    assert "  /near/a b/w.py:3  (stops at 5)" in console.lines
+    assert "  /near/a b/w.py:3  (stops at 5)\n  /near/a b/w.py:6" in console.lines
 
 
 def test_a_refused_breakpoint_is_not_kept(tmp_path: Path) -> None:
@@ -748,6 +771,18 @@ def test_a_group_is_stepped_and_the_task_that_was_shown_is_shown_again(tmp_path:
     assert "another · 103@127.0.0.9 has stopped, too" in console.shown
     # An empty line has stepped the whole group once more.
     assert f"{PATH}:6 in f" in console.shown
+
+
+def test_where_nothing_runs_pause_says_so_and_all_are_named_without_a_selector(tmp_path: Path) -> None:
+    def of_all(action: str, *members: dict[str, Any]) -> Turn:
+        answer = {"group": "all", "selector": "True", "action": action, "seconds": 10}
+        return Turn("group", {"action": action}, {**answer, "members": list(members)})
+
+    relay = ScriptedRelay({0: [SOURCE, of_all("pause"), of_all("members", member(1))], 1: at(5)})
+    _, console = talk(tmp_path, ScriptedJob(), relay, "pause @all", "group @all", "q")
+    assert "Nothing runs that could be paused." in console.lines
+    assert "@all: 1 member" in console.lines
+    assert "True" not in console.shown
 
 
 def test_where_all_of_a_group_go_on_the_next_stop_is_awaited(tmp_path: Path) -> None:
