@@ -52,6 +52,11 @@ examples:
   rayside debug --json --evaluate x --break my_task.py:12
   rayside debug --launch-json                    # tells VS Code how to attach
 """
+_MCP = """\
+Serve the debugger to a coding agent over standard input and output (MCP). The agent starts this command.
+
+An agent never takes over from a person's debugger; a person takes over from an agent by attaching.
+"""
 _COMPLETION = """\
 Print a script that completes the commands and options of rayside.
 
@@ -229,6 +234,12 @@ def _attach(given: argparse.Namespace, console: Console) -> None:
     attaching.attach(_access(given, console), console, given.id)
 
 
+def _mcp(given: argparse.Namespace, console: Console) -> None:
+    from rayside.verbs import mcp_server
+
+    mcp_server.serve(lambda: _access(given, console), console, job=given.job, look=given.look, act=given.act)
+
+
 def _logs(given: argparse.Namespace, console: Console) -> int:
     from rayside.verbs import job_output
 
@@ -280,6 +291,7 @@ COMMANDS = (
         (options.JSON,),
         (options.PROCESSES,),
     ),
+    Command("mcp", "serve the debugger to a coding agent", _mcp, options.MCP, (), _MCP),
     Command("logs", "show what a job printed, or the log of Ray's head", _logs, options.LOGS, _JOB),
     Command("status", "show what is true now, step by step, and the jobs", _status, options.STATUS),
     Command("disconnect", "end what connect began; the cluster and its jobs stay", _disconnect),

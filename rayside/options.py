@@ -107,6 +107,11 @@ DEBUG = (
 )
 STATUS = BREAKPOINTS = (JSON, EVERYONE)
 STACKS = COMPARE = (_JOB, JSON, EVERYONE)
+MCP = (
+    Option("look", "the agent only looks: nothing that resumes, evaluates or edits (the default)"),
+    Option("act", "the agent also evaluates, sets breakpoints and resumes, where no person debugs"),
+    Option("job", "id of the only job that it sees (default: all of your jobs)", "ID"),
+)
 LOGS = (
     Option("job", "id of the job whose output to show (default: the newest job)", "ID"),
     Option("follow", "go on until the job has ended"),

@@ -27,7 +27,7 @@ from rayside.client.events import (
     relay_gone,
     stop_of,
 )
-from rayside.dap.additions import ALWAYS, BUSY, EXITED, RESTART, TAKEN_OVER, WAITING
+from rayside.dap.additions import AGENT, ALWAYS, BUSY, EXITED, RESTART, TAKEN_OVER, WAITING
 from rayside.dap.client import Client
 from rayside.dap.framing import Message
 from rayside.errors import AttachFailed, DebuggerGone, NotRunning, RaysideError, RequestFailed
@@ -72,6 +72,7 @@ class AttachOptions:
         children: whether processes that tasks start are debugged as well.
         take_over: what happens where another debugger has the same tasks: `always`, `ask`
             (`DebuggerBusy` is raised) or `watch`.
+        agent: whether it is a coding agent's, which never takes over; what is stopped stays so when it ends.
     """
 
     connect: Connect
@@ -82,6 +83,7 @@ class AttachOptions:
     exceptions: bool = False
     children: bool = True
     take_over: str = ALWAYS
+    agent: bool = False
 
 
 class Session:
@@ -94,6 +96,7 @@ class Session:
         seen: the last known state of the watched job; None where none is watched.
         ended: its state once it has ended.
         lost: why no event will follow; None while one may.
+        taken: the threads that a person's debugger has taken out of this session, which goes on.
         waiting: whether the way to the relay is lost, and a forward looks for it.
     """
 
@@ -102,6 +105,7 @@ class Session:
         self.stops: dict[int, Stop] = {}
         self.breakpoints = Breakpoints(options.breakpoints)
         self.seen: JobState | None = None
+        self.taken: set[int] = set()
         self.ended: JobState | None = None
         self.lost: Exception | None = None
         self.waiting = False
@@ -119,6 +123,11 @@ class Session:
     def client(self) -> Client:
         assert self._client is not None, "not attached yet"
         return self._client
+
+    @property
+    def watching(self) -> bool:
+        """Returns whether another debugger has the tasks, and this one only looks."""
+        return bool((self.client.attached.get("ray") or {}).get("watching"))
 
     async def start(self) -> None:
         """Attaches.
@@ -146,6 +155,8 @@ class Session:
             arguments["everyone"] = True
         if not options.children:
             arguments["children"] = False
+        if options.agent:
+            arguments |= {AGENT: True, "keepPaused": True}
         filters = ["uncaught", *(["userUnhandled"] if options.exceptions else [])]
         try:
             # The relay has cured every debuggee of Nagle's algorithm.
@@ -237,6 +248,7 @@ class Session:
             stop = stop_of(body)
             self._resumed.pop(stop.thread_id, None)
             self.stops[stop.thread_id] = stop
+            self.taken.discard(stop.thread_id)
             self._jobs |= {stop.job} - {""}
             self.events.put_nowait(stop)
         elif name == "continued" and reason != EXITED:
@@ -276,6 +288,7 @@ class Session:
         stopped, resumed = self.stops.pop(thread_id, None), self._resumed.pop(thread_id, None)
         stop = stopped or resumed
         if reason == TAKEN_OVER:
+            self.taken.add(thread_id)
             self.poll_soon()  # the relay has said in whose debugger it is stopped now
         elif stop is not None:
             self.events.put_nowait(Ended(stop, was_stopped=stopped is not None))

@@ -2,6 +2,9 @@
 
 # `takeOver` of `attach` says with these what is to happen where another editor debugs the same already.
 ALWAYS, ASK, WATCH = "always", "ask", "watch"
+# This argument of `attach` says whether it is of a coding agent: that never takes over, and people's editors
+# come before it.
+AGENT = "agent"
 # Why an `attach` was refused with ASK: the response says it as body.ray.reason.
 BUSY = "busy"
 # Why a session ended for an editor: `terminated` says it as body.ray.reason.

@@ -100,12 +100,14 @@ class Client(Channel):
 
     Attributes:
         capabilities: the body of the adapter's answer to `initialize`; empty before `attach`.
+        attached: the body of its answer to `attach`.
         children: `pid` and `port` of each child that it has had so far, where they are wanted.
     """
 
     def __init__(self, *, name: str, on_event: OnEvent | None = None, tables: Tables | None = None) -> None:
         super().__init__(name=name, on_event=on_event, tables=tables)
         self.capabilities: Message = {}
+        self.attached: Message = {}
         self.children: list[Message] = []
         self._leaving = False
 
@@ -175,7 +177,7 @@ class Client(Channel):
             if exception_filters is not None:
                 await self.request("setExceptionBreakpoints", {"filters": list(exception_filters)})
             await self.request("configurationDone")
-            body_of("attach", await answer)
+            self.attached = body_of("attach", await answer)
             return verified
 
         try:

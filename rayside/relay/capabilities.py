@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rayside.dap.additions import ALWAYS, ASK, AWAY, EVERY, MOST_MISSED, RESTART, WATCH
+from rayside.dap.additions import AGENT, ALWAYS, ASK, AWAY, EVERY, MOST_MISSED, RESTART, WATCH
 from rayside.dap.client import STOP_IN_USER_CODE
 from rayside.dap.framing import Message
 from rayside.relay.schemas import Refused
@@ -166,6 +166,11 @@ def take_over_of(arguments: Message) -> str:
     take_over = arguments.get("takeOver", ALWAYS)
     if take_over not in (ALWAYS, ASK, WATCH):
         raise Refused(f"`takeOver` has to be `{ALWAYS}`, `{ASK}` or `{WATCH}`")
+    agent = arguments.get(AGENT, False)
+    if not isinstance(agent, bool):
+        raise Refused(f"`{AGENT}` has to be true or false")
+    if agent and take_over == ALWAYS:
+        return WATCH
     # Nobody asked for an attachment that the editor repeats by itself: whoever has come meanwhile stays.
     return ASK if RESTART in arguments and take_over == ALWAYS else str(take_over)
 

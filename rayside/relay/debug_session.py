@@ -120,6 +120,11 @@ class DebugSession:
         """Returns whether its editor is configured."""
         return self._current.listens
 
+    @property
+    def is_agents(self) -> bool:
+        """Returns whether its editor is a coding agent."""
+        return self.editor is not None and self.editor.is_agent
+
     def has(self, editor: Editor) -> bool:
         """Returns whether the editor is attached here, to debug or to watch."""
         return editor is self._current.editor or editor in self._current.watchers
@@ -135,8 +140,13 @@ class DebugSession:
         assert self.editor is not None, "somebody debugs here"
         return {"reason": BUSY, "job": self.job, "client": self.editor.name, "since": self.editor.since}
 
-    def has_stopped_of(self, session: DebugSession) -> bool:
-        """Returns whether a task is stopped here that the other session, which is for one job, would take."""
+    def loses_to(self, session: DebugSession, *, by_agent: bool) -> bool:
+        """Returns whether a task is stopped here that the other session, which is for one job, would take.
+
+        To an agent a session for all jobs counts as if it were so.
+        """
+        if by_agent and self.job is None:
+            return True
         return session.job is not None and any(
             worker.stops and session.is_for(worker.debuggee) for worker in self.workers.attached
         )

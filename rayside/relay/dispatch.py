@@ -64,14 +64,14 @@ class Dispatch:
     def owner(self, debuggee: Debuggee) -> DebugSession | None:
         """Returns a debuggee's session, of those with an editor; where its job is unknown, one to ask it."""
         sessions = [session for session in self.sessions if session.editor is not None]
+        by_name = [session for session in sessions if session.job is not None]
         # What is the user's own is left to the session that asked for no more.
         for_all = sorted((s for s in sessions if s.job is None), key=lambda session: session.everyone)
         if not (debuggee.job_id or debuggee.submission_id):
             return next(
-                (session for session in [*for_all, *sessions] if session.lifecycle.may_try(debuggee)), None
+                (s for s in _people_first([*for_all, *by_name]) if s.lifecycle.may_try(debuggee)), None
             )
-        by_name = [session for session in sessions if session.job is not None]
-        return next((session for session in [*by_name, *for_all] if session.is_for(debuggee)), None)
+        return next((s for s in _people_first([*by_name, *for_all]) if s.is_for(debuggee)), None)
 
     async def meet(self, worker: Worker, origin: Origin) -> None:
         """See `Claims`; each of several relays may meet the same debuggee at the same time."""
@@ -244,6 +244,11 @@ class Dispatch:
     def _named(self, task: PausedTask) -> PausedTask:
         """Returns it with the user whom its process said, where Ray does not know one."""
         return replace(task, user=task.user or self._told.get(task.worker_id, Origin()).user)
+
+
+def _people_first(sessions: list[DebugSession]) -> list[DebugSession]:
+    """Returns the sessions, those of coding agents last: whatever a person asks for is not left to one."""
+    return sorted(sessions, key=lambda session: session.is_agents)
 
 
 def _order(task: PausedTask) -> tuple[str, bool, str, str]:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timezone
 from typing import Any
 
-from rayside.dap.additions import BEAT, LEFT, RESTART, RESTARTS, TICKET
+from rayside.dap.additions import AGENT, BEAT, LEFT, RESTART, RESTARTS, TICKET
 from rayside.dap.framing import Decoder, FramingError, Message, encode
 from rayside.plain import line
 from rayside.relay.capabilities import Presence
@@ -57,6 +57,7 @@ class Editor:
         self.admitted = False
         # The arguments that it attached with; None before that.
         self.arguments: Message | None = None
+        self.is_agent = False
         # From `configurationDone` on it is told what happens.
         self.configured = False
         # Its own name for itself, and the moment of its `attach`, ISO 8601 in UTC.
@@ -169,6 +170,8 @@ class Editor:
     def attached(self, arguments: Message) -> None:
         """Notes that the editor is attached, and with which arguments."""
         self.arguments = arguments
+        if arguments.get(AGENT) is True:
+            self.is_agent, self.name = True, "A coding agent"
         self.since = datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
 
     def is_again(self, arguments: Message) -> bool:

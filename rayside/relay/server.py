@@ -14,7 +14,7 @@ import resource
 from collections.abc import Callable
 from typing import Any
 
-from rayside.dap.additions import ALWAYS, ASK, AWAY, EVERY, TICKET, UNHEARD, WATCH
+from rayside.dap.additions import AGENT, ALWAYS, ASK, AWAY, EVERY, TICKET, UNHEARD, WATCH
 from rayside.dap.framing import Message
 from rayside.errors import DebuggerGone, RaysideError, RequestFailed
 from rayside.relay.capabilities import CAPABILITIES, REFUSED, Presence, job_of, take_over_of
@@ -214,11 +214,7 @@ class Relay:
             if session.editor is not None and session.editor.is_again(arguments):
                 # Where only the editor's side of its way has ended, its old connection is here still.
                 take_over = ALWAYS
-            # Who watches waits for the debugger that is expected back.
-            expected = take_over == WATCH and session.expects_editor
-            debugged = session if expected else None
-            if take_over != ALWAYS and not expected:
-                debugged = await self._debugged(session)
+            debugged = await self._debugged(session, arguments) if take_over != ALWAYS else None
             if debugged is not None and take_over == ASK:
                 busy = debugged.busy()
                 raise Refused(
@@ -240,7 +236,7 @@ class Relay:
         """Answers whom `attach` with the same `job` would take over from."""
         self._require_token(editor, request, arguments)
         session = await self._session_for(job_of(arguments), self._everyone(arguments))
-        debugged = await self._debugged(session)
+        debugged = await self._debugged(session, arguments)
         editor.respond(request, {"debugger": None if debugged is None else debugged.busy()})
 
     def _everyone(self, arguments: Message) -> bool:
@@ -281,11 +277,13 @@ class Relay:
             return False
         return submissions[0] == other or submissions[1] == job
 
-    async def _debugged(self, session: DebugSession) -> DebugSession | None:
-        """Returns that session, or the one that has stopped tasks of its job, where somebody debugs there."""
-        others = [other for other in self.sessions if other is not session and other.has_stopped_of(session)]
-        for candidate in (session, *others):
-            if await candidate.has_debugger():
+    async def _debugged(self, session: DebugSession, arguments: Message) -> DebugSession | None:
+        """Returns that session, or one that `attach` would take tasks from, where somebody debugs there."""
+        watches, by_agent = take_over_of(arguments) == WATCH, arguments.get(AGENT) is True
+        others = [each for each in self.sessions if each is not session]
+        for candidate in (session, *(each for each in others if each.loses_to(session, by_agent=by_agent))):
+            # Who watches waits for the debugger that is expected back.
+            if (watches and candidate.expects_editor) or await candidate.has_debugger():
                 return candidate
         return None
 

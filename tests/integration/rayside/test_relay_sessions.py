@@ -239,3 +239,65 @@ async def test_an_editors_connection_is_one_that_the_system_watches() -> None:
         # The timer of a connection: 02 is keepalive's. https://docs.kernel.org/networking/proc_net_tcp.html
         timers = [row[5][:2] for row in rows if row[1].endswith(f":{port}") and row[3] == "01"]
         assert timers == ["02"]
+
+
+# --- coding agents -----------------------------------------------------------------------
+
+
+def watches(session: Session) -> bool:
+    return bool(session.client.attached["ray"]["watching"])
+
+
+@pytest.mark.parametrize(
+    ("persons", "agents"),
+    [({}, {}), ({}, {"job": ONE}), ({"job": ONE}, {"job": ONE}), ({}, {"takeOver": "always"})],
+    ids=str,
+)
+async def test_an_agent_watches_where_a_person_debugs_also_before_anything_has_stopped(
+    persons: dict[str, Any], agents: dict[str, Any]
+) -> None:
+    async with scripted() as setting:
+        of_jobs(setting, ONE)
+        person = await setting.attach(**persons)
+        agent = await setting.attach(agent=True, **agents)
+        assert watches(agent)
+        stop = await setting.stopped(person)
+        await is_told(agent, 1)
+        with pytest.raises(RequestFailed, match="only watches"):
+            await agent.resume(stop)
+        await person.nothing("terminated", 0.05)
+        await person.resume(stop)
+
+
+async def test_an_agent_debugs_where_nobody_does_and_a_person_is_told_and_takes_over() -> None:
+    async with scripted() as setting:
+        of_jobs(setting, ONE)
+        agent = await setting.attach(agent=True)
+        assert not watches(agent)
+        stop = await setting.stopped(agent)
+        assert (await busy(setting))["client"] == "A coding agent"
+        assert watches(await setting.attach(agent=True))  # nor does one agent take over from another
+        person = await setting.attach()
+        await is_told(person, 1)
+        assert await agent.event("terminated") == {"ray": {"reason": "taken-over"}}
+        await person.resume(stop)
+
+
+async def test_a_persons_session_for_all_jobs_comes_before_an_agents_for_one() -> None:
+    async with scripted() as setting:
+        (debuggee,) = setting.debuggees
+        of_jobs(setting, ONE)
+        agent = await setting.attach(agent=True, job=ONE)
+        stop = await setting.stopped(agent)
+        person = await setting.attach()
+        await is_told(person, 1)
+        await agent.event("thread", reason="exited", threadId=stop["threadId"], ray={"reason": "taken-over"})
+        with pytest.raises(RequestFailed, match="not known"):
+            await agent.resume(stop)
+        assert not debuggee.received("continue")
+
+
+async def test_nonsense_for_an_agent_is_refused() -> None:
+    async with scripted() as setting:
+        with pytest.raises(AttachFailed, match="`agent` has to be true or false"):
+            await setting.attach(agent="yes")

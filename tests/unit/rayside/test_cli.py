@@ -59,6 +59,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["run", "--evaluate", "x +", "main.py"], "--evaluate 'x +': it is no Python expression"),
         (["compare"], "the following arguments are required: EXPR"),
         (["logs", "j1", "--job", "j2"], "j1 and --job j2 both name a job"),
+        (["mcp", "--look", "--act"], "--look and --act exclude each other"),
         (["completion", "tcsh"], "no completion for 'tcsh'"),
     ],
     ids=str,
@@ -66,6 +67,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_is_typed_wrong_is_said(words: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(words) == 2
     assert f"error[invalid-argument]: {why}" in capsys.readouterr().err
+
+
+def test_without_the_extra_an_agents_server_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert cli.main(["mcp"]) == 3
+    error = capsys.readouterr().err
+    assert "error[missing-program]: the Python package `mcp` is not installed" in error
+    assert 'hint: pip install "rayside[mcp]" brings it' in error
 
 
 @pytest.mark.parametrize(
