@@ -25,7 +25,24 @@ from bootstrap.instance import in_workspace
 from bootstrap.settings import DEFAULT_NAME, ROOT, SOURCES, TARGETS, Settings
 from rayside.console import Console
 from rayside.errors import USAGE, Interrupted, RaysideError
-from rayside.options import CONNECT, DEBUG, EVERYONE, JSON, LOGS, NAME, PROCESSES, SUBMIT, helps, seconds
+from rayside.options import (
+    CAPSULE,
+    CONNECT,
+    DEBUG,
+    EVERYONE,
+    FAILURES,
+    JSON,
+    LOGS,
+    NAME,
+    PROCESSES,
+    REPLAY,
+    RETRY,
+    STACKS,
+    SUBMIT,
+    TASK,
+    helps,
+    seconds,
+)
 from rayside.settings_sources import with_project
 from rayside.signals import signals_noticed, termination_interrupts
 
@@ -261,6 +278,8 @@ def submit(
     job: str | None = None,
     debug: bool = False,
     post_mortem: bool = False,
+    record_failures: bool = False,
+    no_record_failures: bool = False,
     attach_timeout: str | None = None,
     pip_debugpy: bool = False,
     wait: bool = False,
@@ -277,6 +296,8 @@ def submit(
         post_mortem=post_mortem,
         attach_timeout=attach_timeout,
         pip_debugpy=pip_debugpy,
+        record_failures=record_failures,
+        no_record_failures=no_record_failures,
         serve=serve,
     )
     request = verb.Request(working_dir, tuple(py_modules or ()), entrypoint, runtime_env, asked, job)
@@ -298,6 +319,84 @@ def attach(context: Context, id: str, name: str | None = None, json: bool = Fals
     from rayside.verbs import attaching
 
     attaching.attach(*_existing(context, json, name=name), id)
+
+
+@verb(positional=["task"], help=helps((TASK, *RETRY)))
+def retry(
+    context: Context,
+    task: str = "",
+    name: str | None = None,
+    job: str | None = None,
+    here_only: bool = False,
+    from_start: bool = False,
+    as_they_are: bool = False,
+    timeout: str = "60",
+    json: bool = False,
+    everyone: bool = False,
+) -> None:
+    """Run failed tasks again in place, with your files as they are now; their job goes on."""
+    from rayside.client.retrying import Retry
+    from rayside.options import timeout_seconds
+    from rayside.verbs import retrying
+
+    wanted = Retry(
+        task,
+        here_only=here_only,
+        from_start=from_start,
+        as_they_are=as_they_are,
+        within=timeout_seconds(timeout),
+    )
+    access, console = _existing(context, json, name=name)
+    raise Exit(code=retrying.retry(access, console, wanted, job=job, everyone=everyone))
+
+
+@verb(help=helps(FAILURES))
+def failures(
+    context: Context,
+    name: str | None = None,
+    job: str | None = None,
+    get: str | None = None,
+    to: str | None = None,
+    json: bool = False,
+    everyone: bool = False,
+) -> None:
+    """List recorded failures of tasks, or fetch one as a file."""
+    from rayside.verbs import failures as verb
+
+    verb.failures(*_existing(context, json, name=name), job=job, get=get, to=to, everyone=everyone)
+
+
+@verb(klass=NamingVerb, positional=["file"], iterable=["break_"], help=helps((CAPSULE, *REPLAY)))
+def replay(
+    context: Context,
+    file: str,
+    name: str | None = None,
+    run: bool = False,
+    break_: list[str] | None = None,
+    listen: str | None = None,
+    submit: bool = False,
+    yes: bool = False,
+) -> None:
+    """Open a recorded failure without a cluster, or call its function again."""
+    from rayside import replay as verb
+
+    asked = verb.Asked(run, tuple(break_ or ()), listen, submit, yes)
+    console = _console(context, name, False)
+    raise Exit(code=verb.replay(file, console, asked, lambda: _existing(context, name=name)[0]))
+
+
+@verb(help=helps(STACKS))
+def edits(
+    context: Context,
+    name: str | None = None,
+    job: str | None = None,
+    json: bool = False,
+    everyone: bool = False,
+) -> None:
+    """List the files of a job that were edited while it ran."""
+    from rayside.verbs import retrying
+
+    retrying.edits(*_existing(context, json, name=name), job=job, everyone=everyone)
 
 
 @verb()
@@ -697,6 +796,10 @@ namespace = Collection(
     doctor,
     submit,
     attach,
+    retry,
+    edits,
+    failures,
+    replay,
     breakpoints,
     debug,
     labs,

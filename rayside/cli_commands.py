@@ -123,12 +123,7 @@ def _run(given: argparse.Namespace, console: Console) -> int:
         raise InvalidArgument("no program is named", hint="as in: rayside run my_program.py")
     listen = None
     if given.listen is not None:
-        listen = int(given.listen) if given.listen.isascii() and given.listen.isdigit() else -1
-        if not 0 <= listen <= 65535:
-            raise InvalidArgument(
-                f"--listen {given.listen} is no port",
-                hint="choose one from 1024 to 65535, or 0 for a free one",
-            )
+        listen = options.port_of("--listen", given.listen)
         if given.breaks or given.evaluate or given.json:
             raise InvalidArgument(
                 "--listen leaves breakpoints and values to the editor", hint="leave out the one or the other"
@@ -176,10 +171,12 @@ def _submit(given: argparse.Namespace, console: Console) -> None:
         post_mortem=given.post_mortem,
         attach_timeout=given.attach_timeout,
         pip_debugpy=given.pip_debugpy,
+        record_failures=given.record_failures,
+        no_record_failures=given.no_record_failures,
         serve=given.serve,
     )
     what = given.working_dir, tuple(given.py_modules), given.entrypoint, given.runtime_env
-    request = submitting.Request(*what, asked)
+    request = submitting.Request(*what, submitting.masking(asked, _settings(given, console)))
     access = _access(given, console)
     if prints:
         submitting.print_runtime_env(access, console, request, wait=given.wait, serve=given.serve)
@@ -226,6 +223,40 @@ def _compare(given: argparse.Namespace, console: Console) -> None:
 
     access = _access(given, console)
     relay_requests.compare(access, console, given.expr, job=given.job, everyone=given.everyone)
+
+
+def _retry(given: argparse.Namespace, console: Console) -> int:
+    from rayside.client.retrying import Retry
+    from rayside.verbs import retrying
+
+    wanted = Retry(
+        given.task or "",
+        here_only=given.here_only,
+        from_start=given.from_start,
+        as_they_are=given.as_they_are,
+        within=timeout_seconds(given.timeout or "60"),
+    )
+    return retrying.retry(_access(given, console), console, wanted, job=given.job, everyone=given.everyone)
+
+
+def _edits(given: argparse.Namespace, console: Console) -> None:
+    from rayside.verbs import retrying
+
+    retrying.edits(_access(given, console), console, job=given.job, everyone=given.everyone)
+
+
+def _failures(given: argparse.Namespace, console: Console) -> None:
+    from rayside.verbs import failures
+
+    access = _access(given, console)
+    failures.failures(access, console, job=given.job, get=given.get, to=given.to, everyone=given.everyone)
+
+
+def _replay(given: argparse.Namespace, console: Console) -> int:
+    from rayside import replay
+
+    asked = replay.Asked(given.run, tuple(given.breaks), given.listen, given.submit, given.yes)
+    return replay.replay(given.file, console, asked, lambda: _access(given, console))
 
 
 def _attach(given: argparse.Namespace, console: Console) -> None:
@@ -283,6 +314,18 @@ COMMANDS = (
     ),
     Command(
         "compare", "show what an expression gives in all stopped tasks", _compare, options.COMPARE, (_EXPR,)
+    ),
+    Command(
+        "retry", "run failed tasks again, with your edited files", _retry, options.RETRY, (options.TASK,)
+    ),
+    Command("edits", "list the files of a job that were edited while it ran", _edits, options.STACKS),
+    Command(
+        "failures", "list recorded failures of tasks, or fetch one as a file", _failures, options.FAILURES
+    ),
+    Command(
+        "replay",
+        "open a recorded failure without a cluster, or call its function again",
+        *(_replay, options.REPLAY, (options.CAPSULE,)),
     ),
     Command(
         "attach",

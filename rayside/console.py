@@ -36,9 +36,11 @@ _PLAIN = "\x1b[0m"
 
 # These verbs are for one cluster, in the commands that we advise.
 _VERB = re.compile(
-    r"(\./invokew (?:up|status|open|doctor|submit|attach|breakpoints|debug|lab|logs|diagnose|prepare|workshop"
-    r"|down)"
-    r"|rayside (?:connect|status|submit|attach|breakpoints|debug|stacks|compare|logs|disconnect))\b"
+    r"(\./invokew (?:up|status|open|doctor|submit|attach|breakpoints|debug|retry|edits|failures|lab|logs"
+    r"|diagnose|prepare|replay|workshop|down)"
+    r"|rayside (?:connect|status|submit|attach|breakpoints|debug|retry|edits|failures|replay|stacks|compare"
+    r"|logs"
+    r"|disconnect))\b"
     r"(?![^;,]* --name)"
 )
 

@@ -76,6 +76,10 @@ class InvalidArgument(RaysideError):
     id, exit_code = "invalid-argument", USAGE
 
 
+class CapsuleUnreadable(RaysideError):
+    id, exit_code = "capsule-unreadable", USAGE
+
+
 class UnknownSetting(RaysideError):
     id, exit_code = "unknown-setting", USAGE
 

@@ -51,6 +51,8 @@ SUBMISSION = (
     Option("runtime-env", "YAML file with more of Ray's runtime_env (pip, env_vars, ...)", "F"),
     Option("debug", "its processes open a debugger and wait for one: breakpoints in unmodified code"),
     Option("post-mortem", "with --debug, an exception that a task does not catch stops where it was raised"),
+    Option("record-failures", "with --debug, a failed task leaves a capsule (default with --post-mortem)"),
+    Option("no-record-failures", "with --post-mortem, a failed task leaves no capsule"),
     Option(
         "attach-timeout", "with --debug, seconds that they wait (default: 60); with 0 they do not wait", "S"
     ),
@@ -60,6 +62,8 @@ SUBMISSION = (
 
 # An argument without a dash.
 PROCESSES = Option("id", "id of a job, an actor or a worker", "ID")
+_WHOM = "a task's name, a process id, a worker's id or @GROUP (default: all that have failed)"
+TASK = Option("task", _WHOM, "TASK", is_optional=True)
 EVERYONE = Option("everyone", "jobs of all users of that Ray cluster, not only yours")
 _JOB = Option("job", "id of a job (default: the newest)", "ID")
 NAME = Option("name", "which cluster is meant, of several (default: rayside)", "NAME")
@@ -107,11 +111,35 @@ DEBUG = (
 )
 STATUS = BREAKPOINTS = (JSON, EVERYONE)
 STACKS = COMPARE = (_JOB, JSON, EVERYONE)
+RETRY = (
+    _JOB,
+    Option("here-only", "only the tasks that run again get the edited files, not later ones"),
+    Option("from-start", "a generator yields again what it has yielded (default: it goes on behind that)"),
+    Option("as-they-are", "use inputs that the failed call may have changed, where they can't be taken anew"),
+    Option("timeout", "seconds to wait for the outcome (default: 60)", "S"),
+    JSON,
+    EVERYONE,
+)
 MCP = (
     Option("look", "the agent only looks: nothing that resumes, evaluates or edits (the default)"),
-    Option("act", "the agent also evaluates, sets breakpoints and resumes, where no person debugs"),
+    Option("act", "the agent also evaluates, sets breakpoints, resumes and retries, where no person debugs"),
     Option("job", "id of the only job that it sees (default: all of your jobs)", "ID"),
 )
+FAILURES = (
+    Option("job", "id of a job, to list only its failures", "ID"),
+    Option("get", "fetch the capsule of that failure", "ID"),
+    Option("to", "with --get, the file to write (default: ID.capsule in this folder)", "FILE"),
+    JSON,
+    EVERYONE,
+)
+REPLAY = (
+    Option("run", "call the function here with its recorded inputs, under the debugger"),
+    Option("break", "with --run, line to stop at; may be given several times", "FILE:LINE[:CONDITION]", True),
+    Option("listen", "port for an editor, in place of the terminal; 0 takes a free one", "PORT"),
+    Option("submit", "call it in a job with --debug --post-mortem, and this folder as its working_dir"),
+    Option("yes", "with --run or --submit, do not ask before pickled code is run"),
+)
+CAPSULE = Option("file", "a capsule, as `failures --get` has written it", "FILE")
 LOGS = (
     Option("job", "id of the job whose output to show (default: the newest job)", "ID"),
     Option("follow", "go on until the job has ended"),
@@ -177,6 +205,16 @@ def stops_number(text: str) -> int:
     if not re.fullmatch("0*[1-9][0-9]{0,8}", text):
         raise InvalidArgument(f"--stops is {text!r}", hint="give a whole number, above 0")
     return int(text)
+
+
+def port_of(option: str, text: str) -> int:
+    """Returns the port that `option` was given, 0 for a free one. Raises InvalidArgument."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else -1
+    if not 0 <= number <= 65535:
+        raise InvalidArgument(
+            f"{option} {text} is no port", hint="choose one from 1024 to 65535, or 0 for a free one"
+        )
+    return number
 
 
 def is_address(text: str) -> bool:

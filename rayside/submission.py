@@ -108,6 +108,8 @@ def prepare(options: argparse.Namespace) -> jobs.Submission:
             post_mortem=options.post_mortem,
             attach_timeout=options.attach_timeout,
             pip_debugpy=False,
+            record_failures=options.record_failures,
+            no_record_failures=options.no_record_failures,
         ),
     )
 

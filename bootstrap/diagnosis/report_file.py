@@ -40,6 +40,7 @@ _DOCUMENTS = {
         "resources in use and asked for, as the autoscaler has them",
     ),
     "paused tasks": ("ray/paused-tasks.json", "the tasks that stand still for a debugger"),
+    "recorded failures": ("ray/failures.json", "what tasks left that failed with no debugger there"),
     "pods": ("kubernetes/pods.json", "Ray's pods"),
     "events": ("kubernetes/events.json", "what happened in the namespace"),
     "RayJobs": ("kubernetes/rayjobs.json", "the RayJobs of the namespace"),

@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -22,8 +23,10 @@ from bootstrap.targets.target import Target
 from rayside.console import Console
 from rayside.errors import InvalidArgument, JobNotFound, RaysideError
 from rayside.plain import line
+from rayside.ray.metadata import DEBUG
 from rayside.settings import WITH_LOGIN
 from rayside.system.shell import Shell
+from rayside.verbs.failures import documents
 from rayside.verbs.relay_requests import paused
 from rayside.worker.secret_names import may_be_secret_name
 
@@ -51,6 +54,9 @@ def diagnose(
         gathered = gather(
             target, lambda: paused(target.access, everyone=True).tasks, job=job or "", pod=pod or ""
         )
+    if file:
+        with console.progress(), console.work("failures", "reading recorded failures"):
+            gathered = _with_failures(gathered, target)
     submission_id = _known_job(gathered.evidence, job) if job else ""
     results = findings(gathered.evidence, job=submission_id, pod=pod or "")
     if pod:
@@ -106,6 +112,18 @@ def _require_pod(evidence: Evidence, pod: str, target: Target) -> None:
         f"there is no pod {line(pod)!r} in the namespace {target.instance.namespace}",
         hint=f"there are {line(', '.join(names))}" if names else "./invokew status says what is there",
     )
+
+
+def _with_failures(gathered: Gathered, target: Target) -> Gathered:
+    """Adds what failures of debugged jobs have left. A job of ours reads that, so only an archive has it."""
+    if not any(DEBUG in job.metadata for job in gathered.evidence.jobs):
+        return gathered
+    try:
+        found = documents(target.access)
+    except RaysideError as error:
+        gathered.evidence.unread.append(f"recorded failures: {line(error.message)}")
+        return gathered
+    return replace(gathered, documents={**gathered.documents, "recorded failures": found})
 
 
 def _archive(

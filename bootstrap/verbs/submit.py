@@ -54,6 +54,7 @@ class Request(submitting.Request):
 
 def submit(settings: Settings, console: Console, request: Request, *, wait: bool) -> None:
     """Submits a job; with `wait`, shows its output until it ends. Raises JobFailed, Interrupted."""
+    request = replace(request, debug=submitting.masking(request.debug, settings))
     target = choice.existing(settings, Shell())
     file, kubernetes = Path(request.job or ""), target.kubernetes
     rayjob = document.load(file, target.instance.namespace) if request.job else None

@@ -6,10 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from rayside.client import commands
+from rayside.client.retrying import Retry
 from rayside.client.session import Session
 from rayside.client.view import View
 from rayside.console import Console
-from rayside.dap.group_commands import ACTIONS, MEMBERS, MOST_WITHIN, drawn, target
+from rayside.dap.framing import Message
+from rayside.dap.group_commands import ACTIONS, MEMBERS, MOST_WITHIN, RETRYING, drawn, drawn_retries, target
 from rayside.errors import InvalidArgument
 from rayside.event_loop import Call
 from rayside.plain import counted
@@ -72,6 +74,21 @@ class Groups:
                 hint=f"`{word} @ranks`, or `{word} @ranks within 60`, of at most {MOST_WITHIN} s",
             )
         return self._act(command.group, ACTIONS[word], command.within)
+
+    def retry(self, rest: str, thread: int) -> list[str]:
+        """Makes failed calls again: those that `rest` names, or that of one thread; returns the outcomes."""
+        command = target(rest) if rest else None
+        wanted = Retry(rest, thread)
+        if command is not None:
+            wanted = Retry(f"@{command.group}", within=max(command.within, RETRYING))
+
+        def ask(name: str, arguments: Message, timeout: float) -> Message:
+            return self._call(self._session.client.request(name, arguments, timeout=timeout))
+
+        answer = wanted.ask(ask)
+        for row in drawn_retries(answer):
+            self._console.result(row)
+        return [row["outcome"] for row in answer["retried"]]
 
     def _act(self, group: str, action: str, within: int) -> frozenset[str]:
         arguments = {"group": group, "action": action, "within": within}

@@ -33,6 +33,7 @@ WORDS = (
     Word("compare", (), "EXPR", "evaluate an expression in all stopped tasks, what is odd first"),
     Word("group", (), "@GROUP", "show who belongs to a group of tasks, as in `group @ranks`"),
     Word("pause", (), "@GROUP", "stop all tasks of a group where they are"),
+    Word("retry", (), "[TASK]", "run this failed task again, with your files as they are now; or @GROUP"),
     Word("break", ("b",), "[[FILE:]LINE[ HITS][ if COND]]", "stop every task at that line; alone, list them"),
     Word("clear", ("cl",), "[[FILE:]LINE]", "remove that breakpoint; alone, all of them"),
     Word("tasks", ("t",), "", "list the tasks that are stopped"),
@@ -72,7 +73,7 @@ _HITS = (
 _PLACE = re.compile(rf"(?:(?P<file>.+):)?(?P<line>[0-9]{{1,9}}){_HITS}(?:\s*,?\s+if\s+(?P<cond>\S.*))?")
 GROUPS = (
     "next, step, finish and continue take `@GROUP` as well, as in `next @ranks within 60`: all tasks of it,"
-    " side by side. A GROUP is `all`, `ranks`, `actor:CLASS`, `task:NAME`, or `ray.rank > 3`."
+    " side by side. A GROUP is `all`, `failed`, `ranks`, `actor:CLASS`, `task:NAME`, or `ray.rank > 3`."
 )
 HITS = "first, gather N [within S] or hit COUNT"
 

@@ -71,6 +71,7 @@ class JobState:
     submission_id: str
     status: str
     ended: bool
+    edited: str = ""  # which files it ran edited, for people
 
     @property
     def title(self) -> str:

@@ -9,22 +9,20 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from rayside.client import commands, listing
+from rayside.client.attaching import attached
 from rayside.client.cluster_commands import Groups, Places
 from rayside.client.events import Ended, Notice, SessionEvent, Stop, stop_after
 from rayside.client.keyboard import line_editing, typed
 from rayside.client.session import AttachOptions, JobWatch, Session
 from rayside.client.view import View
 from rayside.console import Console
-from rayside.dap.additions import ALWAYS, WATCH
-from rayside.dap.group_commands import ACTIONS
+from rayside.dap.group_commands import ACTIONS, RAISED
 from rayside.errors import (
     INTERRUPTED,
-    DebuggerBusy,
     DebuggerGone,
     InvalidArgument,
     NothingPaused,
@@ -60,7 +58,7 @@ def run(
         RaysideError: the relay or Ray is gone, or another debugger took over.
     """
     with background_loop() as call, line_editing(history), signals_noticed(signal.SIGHUP, signal.SIGTERM):
-        session = _attached(options, watch, console, call)
+        session = attached(options, watch, console, call)
         code: int | None = None
         try:
             code = Terminal(session, console, call, stays=end is None).talk(timeout)
@@ -69,21 +67,6 @@ def run(
                 end()  # before it goes on
             call(session.close(keep_stopped=code == INTERRUPTED and end is None))
         return code
-
-
-def _attached(options: AttachOptions, watch: JobWatch, console: Console, call: Call) -> Session:
-    """Asks the user where another debugger has the tasks. Raises DebuggerBusy where it keeps them."""
-    session = Session(options, watch)
-    try:
-        call(session.start())
-    except DebuggerBusy as busy:
-        answer = console.ask(f"{busy.message}. Take over (y), watch (w), or leave it (n)? ")
-        take_over = {"y": ALWAYS, "w": WATCH}.get(answer.strip().lower()[:1])
-        if take_over is None:
-            raise
-        session = Session(replace(options, take_over=take_over), watch)
-        call(session.start())
-    return session
 
 
 class Terminal:
@@ -158,6 +141,7 @@ class Terminal:
             "clear": lambda: self._places.clear(rest),
             "group": lambda: self._groups.show(rest),
             "pause": lambda: self._move(name, rest),
+            "retry": lambda: self._retry(rest),
             "tasks": self._tasks,
             "task": lambda: self._task(rest),
             "help": lambda: self._console.result(commands.usage(stays=self._stays)),
@@ -195,6 +179,17 @@ class Terminal:
         elif word == "continue" and not stops:
             self._say(_WAITING)
             self._continue()
+
+    def _retry(self, rest: str) -> None:
+        stop, before = self._view.stop, [*self._session.stops.values()]
+        outcomes = self._groups.retry(rest, 0 if rest else self._view.current_stop().thread_id)
+        if not rest and RAISED in outcomes:  # It has stopped again, or is about to.
+            self._wait(stop, before)
+            return
+        self._tell_news()
+        if self._exit is None and not (self._view.stop and self._is_stopped(self._view.stop)):
+            self._view.stop = None
+            self._wait(None)
 
     def _first_stop(self, timeout: float) -> None:
         """Waits until a task stops; where several do at once, the user chooses."""
@@ -248,6 +243,8 @@ class Terminal:
         for event in self._call(self._session.pending_events()):  # what was said before it ended
             self._news(event)
         self._say(f"{job.title} ended: {job.status}")
+        if job.edited:
+            self._say(job.edited)
         if job.next:
             self._say(f"Next: {job.next}")
         self._exit = 0

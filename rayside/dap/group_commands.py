@@ -21,11 +21,17 @@ ACTIONS = {
     **{"continue": "continue", "pause": "pause"},
 }
 MEMBERS = "members"
+# The word by which failed members run again, and the group of all that have failed.
+RETRY, ALL_FAILED = "retry", "failed"
+# Outcomes of a retry: as in rayside/worker/calls.py, and what is not known within its time.
+RETURNED, RAISED, REFUSED = "returned", "raised", "refused"
+# Seconds for the outcomes of a retry, and the most.
+RETRYING, MOST_RETRYING = 60, 86_400
 # Seconds for all to have stopped again, if no number is typed, and the most.
 WITHIN, MOST_WITHIN = 10, 999
 
 _SECONDS = r"(?:\s+within\s+(?P<within>[1-9][0-9]{0,2})\s*s?)?"
-_WORDS = "|".join(ACTIONS)
+_WORDS = "|".join([*ACTIONS, RETRY])
 _COMMAND = re.compile(rf"@\s*(?P<group>\S.*?)(?:\s+(?P<word>{_WORDS}))?{_SECONDS}")
 _TARGET = re.compile(rf"@\s*(?P<group>\S.*?){_SECONDS}")
 # The most kinds of members that are drawn, and the most members that are named of one.
@@ -38,7 +44,7 @@ class Command:
 
     Attributes:
         group: a selector.
-        word: one of ACTIONS; empty to show who belongs.
+        word: one of ACTIONS, or RETRY; empty to show who belongs.
         within: seconds.
     """
 
@@ -77,6 +83,22 @@ def drawn(answer: Mapping[str, Any]) -> Iterator[str]:
         yield f"     {_named(alike)}"
     if rest := kinds[_MOST_KINDS:]:
         yield f"{sum(len(alike) for _, alike in rest):,} more, elsewhere"
+
+
+def drawn_retries(answer: Mapping[str, Any]) -> Iterator[str]:
+    """Draws the relay's answer to `retry`, line by line: outcomes, the rarest first; then edited files."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for row in answer["retried"]:
+        name = f"{line(row['task'], 200)} {line(row['worker_id'], 200)[:8]}".strip()
+        alike.setdefault((row["outcome"], line(row["why"], 500)), []).append(name)
+    for (outcome, why), names in sorted(alike.items(), key=lambda item: len(item[1]))[:_MOST_KINDS]:
+        more = f"; {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
+        yield f"{len(names):,} {outcome}{f': {why}' if why else ''}"
+        yield f"     {'; '.join(names[:_MOST_NAMED])}{more}"
+    if any(outcome == REFUSED for outcome, _ in alike):
+        yield "What is refused is as before: change that edit, or submit the job again."
+    for file in answer["edited"]:
+        yield f"edited: {line(file, 500)}"
 
 
 _ORDER = (LATE, ENDED, FAILED, LEFT, UNKNOWN, STOPPED, RUNNING)

@@ -56,13 +56,17 @@ class Debug:
     """Options of a job whose processes open a debugger port; see docs/internals/hook.md.
 
     `attach_timeout`: seconds to wait for a debugger; 0 doesn't wait. `pip_debugpy`: whether the job's
-    environment has to install debugpy. `packages`: local folders of debugpy's packages, to send with the
-    job to workers that may lack them; empty if the workers have them.
+    environment has to install debugpy. `record_failures`: whether a task that fails with no debugger there
+    leaves a capsule, and `masked` the settings `masked_names` and `masked_values` for that. `packages`:
+    local folders of debugpy's packages, to send with the job to workers that may lack them; empty if the
+    workers have them.
     """
 
     attach_timeout: float = 60.0
     post_mortem: bool = False
     pip_debugpy: bool = False
+    record_failures: bool = False
+    masked: tuple[str, str] = ("", "")
     packages: tuple[str, ...] = ()
 
     def added_to(self, runtime_env: dict[str, Any], *, driver: bool) -> dict[str, Any]:
@@ -78,7 +82,8 @@ class Debug:
             for requirement in REQUIREMENTS:
                 changed = with_package(changed, requirement)
         changed["py_modules"] = [*(runtime_env.get("py_modules") or []), *self._carried, str(_PACKAGE)]
-        config = Config(attach_timeout=self.attach_timeout)
+        names, values = self.masked if self.record_failures else ("", "")
+        config = Config(self.attach_timeout, False, self.record_failures, names, values)
         hook_vars = {"RAY_DEBUG_POST_MORTEM": "1"} if self.post_mortem else {}
         if not driver:
             changed["worker_process_setup_hook"] = "rayside.worker.attach.setup"
@@ -109,23 +114,33 @@ def debugging(
     post_mortem: bool,
     attach_timeout: float | str | None,
     pip_debugpy: bool,
+    record_failures: bool = False,
+    no_record_failures: bool = False,
     serve: bool = False,
 ) -> Debug | None:
     """Returns what `submit --debug`, and the options that go with it, ask for. Raises InvalidArgument.
 
-    With `serve`, processes do not wait by default: Serve takes a replica that waits for one that failed.
+    `record_failures` is on with `post_mortem`. With `serve`, processes do not wait by default: Serve takes a
+    replica that waits for one that failed.
     """
     options = {
         "--post-mortem": post_mortem,
         "--attach-timeout": attach_timeout is not None,
         "--pip-debugpy": pip_debugpy,
+        "--record-failures": record_failures,
+        "--no-record-failures": no_record_failures,
     }
     alone = next((option for option, is_given in options.items() if is_given), None)
     if not debug and alone:
         raise InvalidArgument(f"{alone} goes with --debug", hint=f"add --debug, or leave out {alone}")
     if not debug:
         return None
-    chosen = Debug(post_mortem=post_mortem, pip_debugpy=pip_debugpy)
+    if record_failures and no_record_failures:
+        raise InvalidArgument(
+            "--record-failures and --no-record-failures exclude each other", hint="leave out one of them"
+        )
+    records = record_failures or (post_mortem and not no_record_failures)
+    chosen = Debug(post_mortem=post_mortem, pip_debugpy=pip_debugpy, record_failures=records)
     if attach_timeout is None:
         return replace(chosen, attach_timeout=0.0) if serve else chosen
     hint = f"choose seconds, from 0 (don't wait) to {DAY:g}"

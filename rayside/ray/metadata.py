@@ -20,6 +20,8 @@ DEBUG = "rayside.debug"
 DRIVER = handshake.DRIVER
 # It has the name of the user who submitted the job, where several people may debug there. Nothing proves it.
 USER = handshake.USER
+# It has the files that were edited while the job ran: {"file": "SHA-256, in hex"}.
+EDITS = handshake.EDITS
 # A job that nobody submitted has the same in this variable of its runtime_env.
 USER_VARIABLE = handshake.USER_VARIABLE
 

@@ -25,8 +25,9 @@ from rayside.errors import PortTaken, RaysideError
 from rayside.relay.cluster import ClusterDebuggees
 from rayside.relay.config import Config, digest_of
 from rayside.relay.debuggee import Discovery
+from rayside.relay.fan_out import allow_many_files
 from rayside.relay.program_debuggees import ProgramDebuggees
-from rayside.relay.server import Relay, allow_many_files
+from rayside.relay.server import Relay
 
 # So many seconds pass between two looks for the token; Kubernetes may bring it later than the container.
 _TOKEN_PAUSE = 0.2

@@ -42,7 +42,7 @@ CAPABILITIES: Message = {
     "supportTerminateDebuggee": False,
     "supportsTerminateRequest": False,
     "supportsRestartRequest": False,
-    "supportsRestartFrame": False,
+    "supportsRestartFrame": True,
     "exceptionBreakpointFilters": [
         {
             "filter": "raised",
@@ -71,7 +71,6 @@ REFUSED: dict[str, str] = {
     "launch": 'the relay starts no program: write "request": "attach" in this configuration, with `token`;'
     " then start the job with `submit --debug`",
     "restart": "a Ray cluster is not restarted from here: submit the job again",
-    "restartFrame": "Python can't run a frame again from its start",
     "terminate": "a killed worker has its task run again: cancel the job instead",
     "terminateThreads": "a killed worker has its task run again: cancel the job instead",
 }

@@ -11,12 +11,10 @@ from functools import cached_property
 from pathlib import Path
 
 from rayside.settings import Settings
-from rayside.worker.secret_names import SecretNames
+from rayside.worker.secret_names import USUAL, SecretNames
 
 # In a pod these say what is masked: the file is in the image.
 NAMES, VALUES, BY_VALUE = "RAYSIDE_MASKED_NAMES", "RAYSIDE_MASKED_VALUES", "RAYSIDE_MASK_BY_VALUE"
-# These names look secret, and in Python they are a loop's variable or the words of a text.
-_USUAL = "!key,!keys,!tokens"
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Masking:
 
     @property
     def rule(self) -> str:
-        return f"{_USUAL},{self.names}"
+        return f"{USUAL},{self.names}"
 
     def document(self) -> dict[str, str | bool]:
         """Returns what may be in a file: everything but the token."""

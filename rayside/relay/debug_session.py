@@ -28,6 +28,7 @@ from rayside.relay.threads import Threads
 from rayside.relay.translation import Ids
 from rayside.relay.worker import Claims, Worker, Workers
 from rayside.users import sees
+from rayside.worker.calls import EVENT as RETRIED
 from rayside.worker.children import EVENT as CHILD
 from rayside.worker.evaluated.prints import EVENT as PRINTED
 from rayside.worker.evaluated.reached import EVENT
@@ -161,6 +162,8 @@ class DebugSession:
         paths = self.paths_for(arguments)
         options = options_of(arguments)
         earlier, self._current.editor = self._current.editor, editor
+        if earlier is None or not earlier.is_again(arguments):
+            self.requests.retries.begin()
         if earlier is not None:
             if earlier.is_again(arguments):
                 self._log("the editor is back, by another connection")
@@ -287,6 +290,7 @@ class DebugSession:
         """Puts all that a debuggee is to stop at into it. Raises DebuggerGone."""
         await self._configuration.put_into(worker)
         await self._calls.put_into(worker)
+        await self.requests.retries.put_into(worker)
 
     def refused(self, worker: Worker, error: Exception) -> None:
         """Notes that attaching failed, as `Holder` says."""
@@ -316,6 +320,8 @@ class DebugSession:
                 self._threads.ended(worker, body["threadId"])
         elif name == EVENT:
             self._reports.take(worker, body)
+        elif name == RETRIED:
+            self.requests.retries.take(worker, body)
         elif name == REMOTE_CALL:
             self._calls.take(worker, body)
         elif name == PRINTED:

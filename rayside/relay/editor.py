@@ -8,7 +8,7 @@ import hmac
 import itertools
 import secrets
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime, timezone
 from typing import Any
 
@@ -326,3 +326,7 @@ def _is_request(message: Message) -> bool:
         and isinstance(message.get("command"), str)
         and isinstance(message.get("arguments", {}), dict | None)
     )
+
+
+# Answers one request of an editor: the request, and its arguments.
+Handler = Callable[[Editor, Message, Message], Awaitable[None]]

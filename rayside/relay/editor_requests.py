@@ -12,12 +12,14 @@ from rayside.relay import translation
 from rayside.relay.config import Masking
 from rayside.relay.configuration import Configuration
 from rayside.relay.connection import PATIENCE
-from rayside.relay.editor import CurrentEditor, Editor
+from rayside.relay.editor import CurrentEditor, Editor, Handler
 from rayside.relay.fan_out import BackgroundTasks, Coalesced
-from rayside.relay.group_members import WhyEnded
+from rayside.relay.group_members import Members, WhyEnded
 from rayside.relay.groups import Groups
 from rayside.relay.masking import masked_breakpoint
 from rayside.relay.remote_calls import RemoteCalls
+from rayside.relay.retries import Retries
+from rayside.relay.retry_requests import RetryRequests, mark_restartable
 from rayside.relay.schemas import NotDap, Refused, arguments_of
 from rayside.relay.thread_rows import CLUSTER, ClusterRow
 from rayside.relay.threads import Threads
@@ -47,8 +49,6 @@ _WATCHES = (
     "this editor only watches: another one debugs these tasks. End this session, and attach to take over."
 )
 
-Handler = Callable[[Editor, Message, Message], Awaitable[None]]
-
 
 class EditorRequests:
     """Answers for one debug session: what is not answered here goes to a debuggee, if `messages` knows it."""
@@ -74,8 +74,15 @@ class EditorRequests:
         self._calls = calls
         self.outward = Translator(ids, lambda: configuration.paths).outward
         self._cluster_row = ClusterRow(workers, threads.rows, work, read_stacks)
+        members = Members(workers, work)
+        self.retries = Retries(workers, threads, members, configuration=configuration, work=work)
         self._groups = Groups(
-            workers, threads, paths=lambda: configuration.paths, why_ended=why_ended, work=work
+            members,
+            threads,
+            retry=self.retries.retry,
+            paths=lambda: configuration.paths,
+            why_ended=why_ended,
+            work=work,
         )
         self._all_rows = Coalesced(threads.rows.listed)
         # Those that evaluate, by editor and number of the request.
@@ -92,6 +99,7 @@ class EditorRequests:
             "setFunctionBreakpoints": self._set_function_breakpoints,
             "stackTrace": self._stack_trace,
             "threads": self._rows,
+            **RetryRequests(self.retries, self._inward).handlers,
             **dict.fromkeys(_OF_NOTHING, self._of_frame),
             **dict.fromkeys(_RESUMING, self._resume),
         }
@@ -102,6 +110,11 @@ class EditorRequests:
         if editor is not self._current.editor and command not in _READ:
             self._refuse_watcher(editor, request, arguments)
             return
+        await self.answer_beside(editor, request, arguments)
+
+    async def answer_beside(self, editor: Editor, request: Message, arguments: Message) -> None:
+        """Answers as `answer`, whoever asks."""
+        command = request["command"]
         try:
             known = arguments_of(command, arguments)
         except NotDap as error:
@@ -289,6 +302,8 @@ class EditorRequests:
             body = {**body, "targets": targets}
         body = translation.page(inner, body)
         translation.as_typed(body.get("variables", []))
+        if command == "stackTrace":
+            mark_restartable(inner, body, failed=thread is not None and worker.has_failed(thread))
         body = await worker.masks.response(command, inner, body)
         if worker.resumes[thread] == resumes:
             body = self.outward(worker, body, thread)

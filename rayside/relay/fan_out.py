@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import resource
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Generic, TypeVar
@@ -176,3 +178,17 @@ class Pace:
                 telling.cancel()
                 raise
         await telling
+
+
+# Open files are a connection to each debuggee, and room. Many systems start programs with only 1,024,
+# and let them have more.
+_FILES = 65_536
+
+
+def allow_many_files() -> None:
+    """Lets this process connect to each of thousands of debuggees, as far as the system allows."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = _FILES if most == resource.RLIM_INFINITY else min(_FILES, most)
+    if allowed != resource.RLIM_INFINITY and allowed < limit:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))

@@ -26,13 +26,13 @@ from rayside.worker.evaluated.scope import OF_PROCESS, of_process
 
 # The relay knows these by itself; OF_PROCESS it asks the processes for. `task_id` and `attempt` are another
 # in each thread, and with each call.
-OF_RELAY = ("task", "node", "job", "submission", "worker_id", "pid")
+OF_RELAY = ("task", "node", "job", "submission", "worker_id", "pid", "failed")
 _NAMES = (*OF_RELAY, *OF_PROCESS)
 _NUMBERS = frozenset({"rank", "pid"})
-_ALONE = {"all": "True", "ranks": "ray.rank is not None"}
+_ALONE = {"all": "True", "failed": "ray.failed", "ranks": "ray.rank is not None"}
 _WITH_VALUE = re.compile(r"(actor|job|node|task)\s*:\s*(\S.*)")
 _METHODS = frozenset({"startswith", "endswith"})
-FORMS = "all, ranks, actor:CLASS, node:IP, task:NAME, job:ID"
+FORMS = "all, failed, ranks, actor:CLASS, node:IP, task:NAME, job:ID"
 _HINT = f"a group is {FORMS}, or an expression such as `ray.rank in (0, 3)` or `ray.actor == 'Trainer'`"
 # Of these nothing in an expression can become large, or run for long.
 _HARMLESS = (
@@ -170,7 +170,7 @@ class Members:
                 member = self.member(worker, thread)
                 if selector.asks and known is None:
                     unknown.append(member)
-                elif selector.takes({**(known or {}), **_of_relay(_at(worker, thread))}):
+                elif selector.takes({**(known or {}), **_of_relay(worker, thread)}):
                     members.append(member)
         return members, unknown
 
@@ -194,10 +194,11 @@ def _at(worker: Worker, thread: int | None) -> Debuggee:
     return worker.debuggee if thread is None or thread not in worker.stops else worker.described_at(thread)
 
 
-def _of_relay(debuggee: Debuggee) -> Mapping[str, object]:
+def _of_relay(worker: Worker, thread: int | None) -> Mapping[str, object]:
+    debuggee = _at(worker, thread)
     attributes = (
         *(debuggee.task, debuggee.node_ip, debuggee.job_id, debuggee.submission_id),
-        *(debuggee.shown_id, debuggee.pid),
+        *(debuggee.shown_id, debuggee.pid, thread is not None and worker.has_failed(thread)),
     )
     return dict(zip(OF_RELAY, attributes, strict=True))
 

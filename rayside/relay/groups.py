@@ -20,6 +20,7 @@ from rayside.dap.group_commands import (
     LATE,
     LEFT,
     MEMBERS,
+    RETRY,
     RUNNING,
     STOPPED,
     UNKNOWN,
@@ -28,10 +29,11 @@ from rayside.dap.group_commands import (
 from rayside.errors import DebuggerGone, RequestFailed
 from rayside.relay.fan_out import ANSWERING, SILENT, BackgroundTasks
 from rayside.relay.group_members import FORMS, Member, Members, MemberStates, Outcome, Selector, WhyEnded
+from rayside.relay.retries import Wanted
 from rayside.relay.schemas import Refused
 from rayside.relay.source_files import Paths
 from rayside.relay.threads import StopOutcome, Threads
-from rayside.relay.worker import Worker, Workers
+from rayside.relay.worker import Worker
 
 _STATES = {
     StopOutcome.STOPPED: (STOPPED, ""),
@@ -187,6 +189,7 @@ class GroupSteps:
 
 _USAGE = (
     "`@GROUP` shows who belongs, `@GROUP next`, `step`, `finish`, `continue` or `pause` moves them,"
+    " `@GROUP retry` makes failed calls again,"
     f" a GROUP is {FORMS}, or an expression"
 )
 # The most groups of which the members are remembered.
@@ -198,20 +201,23 @@ class Groups:
     """Groups of one debug session.
 
     Args:
+        members: who belongs to a group.
+        retry: makes failed calls again.
         paths: returns the paths of the session's editor.
     """
 
     def __init__(
         self,
-        workers: Workers,
+        members: Members,
         threads: Threads,
         *,
+        retry: Callable[[Wanted], Awaitable[Message]],
         paths: Callable[[], Paths],
         why_ended: WhyEnded,
         work: BackgroundTasks,
     ) -> None:
         self._threads, self._paths = threads, paths
-        self._members = Members(workers, work)
+        self._members, self._retry = members, retry
         self._steps = GroupSteps(self._members, threads, work)
         self._states = MemberStates(why_ended, work)
         # Who belonged when a group was last dealt with, by its expression and by worker_id.
@@ -268,6 +274,9 @@ class Groups:
         command = group_commands.command(text)
         if command is None:
             raise Refused(_USAGE)
+        if command.word == RETRY:
+            retried = await self._retry(Wanted(group=command.group, within=command.within))
+            return "\n".join(group_commands.drawn_retries(retried))
         action = ACTIONS.get(command.word, MEMBERS)
         answer = await self.act(command.group, action, command.within)
         return "\n".join(group_commands.drawn(answer))

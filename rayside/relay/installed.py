@@ -58,6 +58,7 @@ class Installed:
         self._stale: set[int] = set()
         self._filters: list[Breakpoint] = []  # the conditions of exception filters
         self._prints = False
+        self._edits: dict[str, int] = {}  # what stands for the text of each of its files that was edited
         self._tasks: dict[int, tuple[str, str]] = {}  # those at whose first line it is to stop
 
     @property
@@ -108,6 +109,10 @@ class Installed:
                 breakpoint_.results[self._key] = Result(verified, answer.get("line") or line, message)
                 self._set[path].append((answer.get("id", -1), breakpoint_))
 
+    def edited(self, texts: Mapping[str, str]) -> None:
+        """Notes the texts of its files, by its paths, that it runs in place of those on disk."""
+        self._edits |= {path: hash(text) for path, text in texts.items()}
+
     async def find(self, wanted: Mapping[str, str]) -> dict[str, str]:
         """Returns its own path of each of the editor's files that it surely has; notes what to say of all.
 
@@ -129,7 +134,7 @@ class Installed:
         """Returns its file; None where it has none, or can't say. Raises as `Files.read`."""
         if not self._connection.has_package:
             return None
-        return await self._files.read(self._connection, self._node_ip, path)
+        return await self._files.read(self._connection, self._node_ip, path, self._edits.get(path))
 
     async def lines(self, path: str) -> Lines | None:
         """Returns the lines of its file, or of its functions that came by value; None where it has neither.

@@ -27,6 +27,7 @@ from rayside.relay.schemas import (
     choice,
     record,
 )
+from rayside.worker.calls import EVENT as RETRIED
 from rayside.worker.children import EVENT as CHILD
 from rayside.worker.evaluated.prints import EVENT as PRINTED
 from rayside.worker.evaluated.reached import EVENT as REACHED
@@ -134,6 +135,14 @@ EVENTS: dict[str, Record] = {
     ),
     # The event of rayside/worker/children.py: this process has started another one.
     CHILD: _CHILD,
+    # Our event (of rayside/worker/calls.py) says how a call has ended that was made again.
+    RETRIED: record(
+        *("key", "outcome", "number"),
+        key=_NUMBER,
+        number=_NUMBER,
+        outcome=choice("returned raised"),
+        why=_SENTENCE,
+    ),
     # Our event (of evaluated/stepped_calls.py) says which task a step goes into.
     REMOTE_CALL: record(
         "key",

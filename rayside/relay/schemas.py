@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from rayside import plain
 from rayside.dap.expressions import LONGEST
 from rayside.dap.framing import Message
-from rayside.dap.group_commands import ACTIONS, MEMBERS, MOST_WITHIN
+from rayside.dap.group_commands import ACTIONS, MEMBERS, MOST_RETRYING, MOST_WITHIN
 
 # The largest number that DAP lets an editor see.
 LARGEST = 2**31 - 1
@@ -228,6 +228,8 @@ _OF_EDITOR = _arguments(
 )
 _THREAD: dict[str, Rule] = {"threadId": _NUMBER, "singleThread": _FLAG}
 _STEP: dict[str, Rule] = {**_THREAD, "granularity": choice("statement line instruction")}
+# Edited files: of the longest text that a worker takes, in a request that is bounded as a whole.
+_FILES = All(_arguments("path", "text", path=_TEXT, text=_CODE), 1_000)
 _CONDITIONS: dict[str, Rule] = {"condition": _CODE, "hitCondition": _TEXT}
 
 # The arguments of requests, by command. A request that is not listed here does not get to a debuggee.
@@ -276,6 +278,17 @@ REQUESTS: dict[str, Record] = {
         format=_FORMAT,
     ),
     # These are the relay's own.
+    "edits": _arguments(files=_FILES),
+    "restartFrame": _arguments("frameId", frameId=_NUMBER),
+    "retry": _arguments(
+        group=Exact(LONGEST, trusted=True),
+        task=_TEXT,
+        files=_FILES,
+        threadId=_NUMBER,
+        within=Number(1, MOST_RETRYING),
+        **dict.fromkeys(("hereOnly", "fromStart", "asTheyAre"), _FLAG),
+    ),
+    "sources": _arguments(),
     "group": _arguments(
         *("group", "action"),
         group=Exact(LONGEST, trusted=True),

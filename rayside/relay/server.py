@@ -8,9 +8,7 @@ Source: https://microsoft.github.io/debug-adapter-protocol/specification
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hmac
-import resource
 from collections.abc import Callable
 from typing import Any
 
@@ -23,16 +21,13 @@ from rayside.relay.config import UNSET, Masking, digest_of
 from rayside.relay.debug_session import DebugSession
 from rayside.relay.debuggee import Discovery
 from rayside.relay.dispatch import Dispatch
-from rayside.relay.editor import Editor
-from rayside.relay.editor_requests import SENT_UNASKED, Handler
+from rayside.relay.editor import Editor, Handler
+from rayside.relay.editor_requests import SENT_UNASKED
 from rayside.relay.fan_out import BackgroundTasks
 from rayside.relay.schemas import Refused
 from rayside.relay.stacks import Stacks
 from rayside.relay.translation import UnknownId
 
-# Open files are a connection to each debuggee, and room. Many systems start programs with only 1,024,
-# and let them have more.
-_FILES = 65_536
 # Seconds for Ray's answer while an editor waits.
 _SOON = 2.0
 # So many requests of one editor may be in flight; it is not read any further until one is answered.
@@ -89,6 +84,7 @@ class Relay:
             "initialize": self._initialize,
             "pausedTasks": self._paused_tasks,
             **dict.fromkeys(("compare", "stacks"), self._ask_all),
+            **dict.fromkeys(("retry", "sources"), self._for_failed),
             **dict.fromkeys(REFUSED, self._refuse),
         }
 
@@ -337,11 +333,16 @@ class Relay:
             answer = await compared(expression, asked, self._work, lambda: waiting(session))
         editor.respond(request, answer)
 
+    async def _for_failed(self, editor: Editor, request: Message, arguments: Message) -> None:
+        """Has the session that holds a job's failed tasks answer; on its editor's connection, or on another.
 
-def allow_many_files() -> None:
-    """Lets this process connect to each of thousands of debuggees, as far as the system allows."""
-    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = _FILES if most == resource.RLIM_INFINITY else min(_FILES, most)
-    if allowed != resource.RLIM_INFINITY and allowed < limit:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
+        Who knows the token, and sits beside that editor, may have them run again, too.
+        """
+        self._require_token(editor, request, arguments)
+        session = self._session_of(editor)
+        if session is None:
+            session = await self._session_for(job_of(arguments), self._everyone(arguments))
+            session = await self._debugged(session, arguments) or session
+            await session.requests.answer_beside(editor, request, arguments)
+        else:
+            await session.requests.answer(editor, request, arguments)

@@ -308,10 +308,10 @@ class Files:
     def __init__(self) -> None:
         self._read: dict[Hashable, tuple[float, asyncio.Future[File | None]]] = {}
 
-    async def read(self, connection: Connection, node: str, path: str) -> File | None:
-        """Returns the file, None where there is none. Raises RequestFailed, DebuggerGone."""
+    async def read(self, connection: Connection, node: str, path: str, edit: Hashable = None) -> File | None:
+        """Returns the file as `edit` made it, None for none. Raises RequestFailed, DebuggerGone."""
         package = _PACKAGE.search(path)
-        key: Hashable = package[1] if package else (node, path)
+        key: Hashable = (package[1] if package else (node, path), edit)
         since, reading = self._read.get(key, (0.0, None))
         if reading is not None and (package or time.monotonic() - since < _FRESH):
             # The debuggee that was asked may be frozen, or have ended.

@@ -288,6 +288,10 @@ class Worker:
 
     # --- where it is stopped -------------------------------------------------------------
 
+    def has_failed(self, thread: int) -> bool:
+        """Returns whether a thread stands still where an exception has left what it ran."""
+        return thread in self.stops and self.stops[thread].body.get("reason") == "exception"
+
     async def sleep(self) -> None:
         """Lets its code run at full speed, unless it is stopped."""
         if not self.stops:

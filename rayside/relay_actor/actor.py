@@ -11,7 +11,8 @@ from rayside.ray import authentication
 from rayside.ray.reach import out_of_reach
 from rayside.ray.state import Dashboard
 from rayside.relay.cluster import ClusterDebuggees
-from rayside.relay.server import Relay, allow_many_files
+from rayside.relay.fan_out import allow_many_files
+from rayside.relay.server import Relay
 from rayside.relay_actor.spec import RelaySpec, Running
 
 _log = logging.getLogger(__name__)

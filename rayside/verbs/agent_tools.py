@@ -19,6 +19,7 @@ from rayside import plain
 from rayside.client import stops
 from rayside.client.commands import STEPS, Place, check_condition
 from rayside.client.events import Notice, Stop, stop_after
+from rayside.client.retrying import Retry
 from rayside.client.session import AttachOptions, NoJob, Session
 from rayside.client.stops import Frame
 from rayside.connection.access import Access
@@ -26,6 +27,8 @@ from rayside.console import PACKAGE, Console
 from rayside.dap.additions import WATCH
 from rayside.dap.drawn_values import drawn
 from rayside.dap.expressions import problem_of, refusal_of
+from rayside.dap.framing import Message
+from rayside.dap.group_commands import drawn_retries
 from rayside.errors import DebuggerBusy, DebuggerGone, InvalidArgument, NothingPaused, RequestFailed
 from rayside.ray.metadata import DEBUG
 from rayside.ray.records import jobs_for
@@ -62,26 +65,29 @@ class Tools:
 
     async def jobs(self) -> str:
         """List the jobs of the cluster, oldest first: id, status, entrypoint, and why one failed."""
-        listed = jobs_for(*await asyncio.to_thread(self._jobs))[-_MOST_ROWS:]
+        listed = jobs_for(*await asyncio.to_thread(self._jobs))
+        if self._job:
+            listed = [job for job in listed if self._job in (job.submission_id, job.job_id)]
         return _document(
             [
                 {
                     "job": job.submission_id,
                     "status": job.status,
-                    "entrypoint": job.entrypoint,
+                    "entrypoint": _end(job.entrypoint),
                     "debug": DEBUG in job.metadata,
                     "message": _end(job.message),
                 }
-                for job in listed
+                for job in listed[-_MOST_ROWS:]
             ]
         )
 
     async def stopped(self, wait: float = 5.0) -> str:
-        """List the tasks that are stopped (by number, with file, line and exception) and that have failed.
+        """List the tasks that are stopped (by number, with file, line and exception) or have failed for good.
 
-        Waits up to `wait` seconds (at most 60) for one to stop.
+        Waits up to `wait` seconds (at most 60) for one to stop. A job with --debug waits for `set_breakpoint`
+        at its start, up to its --attach-timeout.
         """
-        end = time.monotonic() + min(wait, _LONGEST_WAIT)
+        end = time.monotonic() + max(0.0, min(wait, _LONGEST_WAIT))  # also of no number
         session, rows = None, []
         with contextlib.suppress(NothingPaused):
             session = await self._attached(end)
@@ -99,7 +105,7 @@ class Tools:
 
     async def stacks(self, job: str = "") -> str:
         """Show what all processes of a job do now, grouped; of the newest job if none is named."""
-        return await asyncio.to_thread(self._shown, relay_requests.stacks, job=job or self._job)
+        return await asyncio.to_thread(self._shown, relay_requests.stacks, job=self._job or job or None)
 
     async def variables(self, task: int, frame: int = 0) -> str:
         """Show the stack of a stopped task, innermost frame 0 first, and the variables of one frame."""
@@ -160,6 +166,20 @@ class Tools:
         if again is not None:
             return _document(await self._row(session, again))
         return "it goes on; `stopped` waits for the next stop"
+
+    async def retry(self, task: str = "") -> str:
+        """Run failed tasks again in place, with the local files as they are now: edit these first.
+
+        `task` is a name, a process id, or `@` with an expression as `@ray.task == 'work'`; empty for all.
+        """
+        session = await self._acting()
+        loop = asyncio.get_running_loop()
+
+        def ask(command: str, arguments: Message, timeout: float) -> Message:
+            asked = session.client.request(command, arguments, timeout=timeout)
+            return asyncio.run_coroutine_threadsafe(asked, loop).result()
+
+        return "\n".join(drawn_retries(await asyncio.to_thread(Retry(task).ask, ask)))
 
     # --- the session ---------------------------------------------------------------------
 

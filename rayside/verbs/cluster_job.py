@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,6 +13,8 @@ from rayside.client.events import JobState
 from rayside.client.session import AttachOptions
 from rayside.connection.instance import Instance
 from rayside.dap.client import Client
+from rayside.plain import line, some_of
+from rayside.ray.metadata import EDITS
 from rayside.ray.records import Job, jobs_for
 from rayside.ray.state import Dashboard
 
@@ -25,7 +29,7 @@ class ClusterJob:
 
     def job(self) -> JobState | None:
         job = self.submitted()
-        return JobState(job.submission_id, job.status, job.ended) if job else None
+        return JobState(job.submission_id, job.status, job.ended, edited(job)) if job else None
 
     def submitted(self) -> Job | None:
         jobs = self.dashboard.jobs()
@@ -34,6 +38,20 @@ class ClusterJob:
         jobs = jobs_for(self.user, jobs)
         running = [job for job in jobs if not job.ended]
         return [*jobs, *running][-1] if jobs else None
+
+
+def edits_of(job: Job) -> dict[str, str]:
+    """Returns the edited files that a job's metadata lists, which nothing proves, with their SHA-256."""
+    with suppress(ValueError, AttributeError, RecursionError):
+        listed = json.loads(job.metadata.get(EDITS) or "{}")
+        return {line(str(path)): line(str(sha256)) for path, sha256 in listed.items()}
+    return {}
+
+
+def edited(job: Job) -> str:
+    """Returns a line for people on the files that a job ran edited; empty for none."""
+    files = edits_of(job)
+    return f"edited while it ran, and not as submitted: {some_of(sorted(files))}" if files else ""
 
 
 def attach_options(

@@ -67,7 +67,7 @@ def server(tools: Tools, console: Console, *, acts: bool) -> Any:
 
     made = MCPServer("rayside", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING")
     looking = (tools.jobs, tools.stopped, tools.stacks, tools.variables, tools.compare)
-    acting = (tools.evaluate, tools.set_breakpoint, tools.remove_breakpoint, tools.resume)
+    acting = (tools.evaluate, tools.set_breakpoint, tools.remove_breakpoint, tools.resume, tools.retry)
     for work in (*looking, *(acting if acts else ())):
         reads = work in looking and not (acts and work == tools.compare)
         hints = ToolAnnotations(read_only_hint=reads)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from rayside.ray.debug import Debug
 from rayside.ray.metadata import USER_VARIABLE
 from rayside.ray.records import Job
 from rayside.ray.state import LAG, Dashboard
+from rayside.settings import Settings
+from rayside.verbs.cluster_job import edited
 
 # A worker finds its setup hook here (`load_and_execute_setup_hook` in ray/_private/runtime_env/setup_hook.py,
 # 2.60). In the `runtime_env` of an actor, as Serve's replicas are, the field for it has no effect.
@@ -56,6 +58,11 @@ class Request:
         )
 
 
+def masking(debug: Debug | None, settings: Settings) -> Debug | None:
+    """Returns the options of a job whose recorded failures lack what the settings mask."""
+    return debug and replace(debug, masked=(settings.masked_names, settings.masked_values))
+
+
 def submit(access: Access, console: Console, submission: jobs.Submission, *, wait: bool) -> None:
     """Submits a job; with `wait`, shows its output until it ends. Raises JobFailed, Interrupted."""
     dashboard = access.require()
@@ -70,7 +77,8 @@ def submit(access: Access, console: Console, submission: jobs.Submission, *, wai
 def next_of(submission: jobs.Submission, name: str) -> str:
     """Returns the advice for a job that was submitted and is not waited for."""
     if submission.debug:
-        return "Next: ./invokew debug --break FILE:LINE, or attach an editor"
+        again = "; ./invokew retry runs failed tasks again" if submission.debug.post_mortem else ""
+        return f"Next: ./invokew debug --break FILE:LINE, or attach an editor{again}"
     return f"Next: ./invokew debug stops where it pauses; ./invokew logs --job {name} --follow"
 
 
@@ -108,6 +116,8 @@ def show(
     if console.as_json:
         console.document({"submission_id": name, "job": job.job_id, "status": job.status, "cluster": cluster})
     console.result(f"Job {name} {'has ended: ' if wait else 'is '}{job.status}")
+    if wait and (files := edited(job)):
+        console.result(files)
     for note in submission.notes():
         console.result(note)
     if limits := submission.raised_limits:

@@ -226,6 +226,9 @@ def open_in_ray(
     def wait() -> None:
         if config and job:
             _trace_rays_own_threads()
+            # By name: the relay calls the same modules. Without them a worker has Ray's own post-mortem.
+            with contextlib.suppress(ImportError, AttributeError):
+                importlib.import_module("rayside.worker.followed_calls").begin(config)
             if announces:
                 _announce(job)
             _wait(job, config)

@@ -154,7 +154,9 @@ class Children:
             sys.stderr.write(f"rayside: processes that this one starts are not debugged: {error}\n")
             yield
             return
-        setattr(pydevd.get_global_debugger(), ATTRIBUTE, self)
+        debugger = pydevd.get_global_debugger()
+        if debugger is not None:  # else the process ends
+            setattr(debugger, ATTRIBUTE, self)
         self._listening = listening
         try:
             yield

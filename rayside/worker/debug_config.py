@@ -24,6 +24,10 @@ class Config:
 
     attach_timeout: float = 0.0  # seconds for which it waits for a debugger
     quiet: bool = False  # whether it waits without saying so: the debugger is there
+    # Whether a call that fails with no debugger there leaves a capsule, and the settings of what that masks.
+    record_failures: bool = False
+    masked_names: str = ""
+    masked_values: str = ""
     requirements: tuple[str, ...] = ()  # what workers have to install, as pip takes it
     carried: int = 0  # so many `py_modules` before the last one, this package, are the debugger's
     # What the user gave: the runtime_env's fields and variables that `ray.init` in the driver may not

@@ -172,7 +172,8 @@ def hooked(runtime_env: dict[str, Any], config: Config) -> dict[str, Any]:
     hooks[:] = [*(hook for hook in hooks if hook not in _connected), connected]
     _connected[:] = [connected]
     theirs = runtime_env.get("worker_process_setup_hook")
-    worker = Config(config.attach_timeout, quiet=config.quiet, waited_until=config.waited_until)
+    names = ("attach_timeout", "quiet", "waited_until", "record_failures", "masked_names", "masked_values")
+    worker = Config(**{name: getattr(config, name) for name in names})
     ours = attach.hook(theirs, worker, job, by_driver=handshake.metadata())
     return {**runtime_env, "worker_process_setup_hook": ours}
 

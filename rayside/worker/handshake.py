@@ -39,6 +39,8 @@ _CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 _KEYS = USER, SUBMISSION = "rayside.user", "job_submission_id"
 # A job's metadata has here {"port", "pid"} of a driver that has a port before its `ray.init` (driver.py).
 DRIVER = "rayside.driver"
+# The files that were edited while a job ran, in its metadata.
+EDITS = "rayside.edits"
 _LONGEST_ID = 200
 
 

@@ -22,6 +22,8 @@ _PERHAPS = re.compile(
 _NO_SECRET = re.compile(
     r"(?:Error|Exception|Warning)$|^secretKeyRef$|^secretName$|^imagePullSecrets$|^(?:OLD)?PWD$"
 )
+# These names look secret, and in Python they are a loop's variable or the words of a text.
+USUAL = "!key,!keys,!tokens"
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 _COLLECTS_NOTHING = "rayside_collects_nothing"  # what lists the threads' frames has it
 _TRIES_AGAIN = "rayside_tries_again"  # what sets a thread's trace function has it
+_START = "RAYSIDE_START"  # names start.py, in the environments and images that Rayside makes
 _FOLDERS = "rayside_folders"  # pydevd's debugger has the folders of this package: that of each copy here
 
 
@@ -39,7 +40,10 @@ def know_files_by_folder(debugger: Any) -> None:
     taken for pydevd's own.
     """
     folders: set[str] | None = getattr(debugger, _FOLDERS, None)
-    own = {folder(), os.path.realpath(folder())}
+    # What Python runs at its start (start.py) may lie elsewhere than what a job has brought.
+    started = os.environ.get(_START)
+    places = [folder(), *([os.path.dirname(started)] if started else [])]  # noqa: PTH120 (as below)
+    own = {*places, *map(os.path.realpath, places)}
     if folders is not None and own <= folders:
         return
     if folders is None:

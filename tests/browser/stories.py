@@ -137,7 +137,31 @@ def attic():
 ray.init()
 ray.get([kitchen.remote(), cellar.remote(), attic.remote()])
 """
+# Two tasks that fail at one line.
+FAILING = """\
+import ray
+
+
+def cost(area):
+    return area / (area - area)
+
+
+@ray.remote(num_cpus=0.1)
+def kitchen():
+    return cost(12)
+
+
+@ray.remote(num_cpus=0.1)
+def cellar():
+    return cost(30)
+
+
+ray.init()
+print(f"costs {ray.get(kitchen.remote())} {ray.get(cellar.remote())}")
+"""
+DIVISION = FAILING.splitlines().index("    return area / (area - area)") + 1
 NO_WAIT = ("--debug", "--attach-timeout", "0")
+POST_MORTEM = (*NO_WAIT, "--post-mortem")
 # Long enough for a browser to be opened by somebody else's busy machine.
 WAIT = ("--debug", "--attach-timeout", "300")
 
@@ -334,6 +358,36 @@ def move_a_group(workspace: Workspace, workbench: Workbench, name: str) -> None:
     assert workspace.ended(name).status == "SUCCEEDED"
     expect(workbench.console.filter(has_text="attic square 4")).to_have_count(1)
     expect(workbench.notifications).to_have_count(0)
+
+
+def run_failed_tasks_again(workspace: Workspace, workbench: Workbench, name: str) -> None:
+    """Edits the line at which the tasks of a job of FAILING fail, submitted with `POST_MORTEM`.
+
+    The first runs again by VS Code's own *Restart Frame*, and the second by the button in its row.
+    """
+    workbench.open_view("Ray")
+    workbench.row("Paused task kitchen").click()
+    workbench.expect_stopped("costs.py", DIVISION)
+    workbench.make_room_for_the_call_stack()
+    _save_for_a_retry(workbench, "    return area / (area - 30)")
+    workbench.menu(workbench.frame("kitchen"), "Restart Frame")
+    expect(workbench.frame("cellar")).to_have_count(1)
+    workbench.expect_stopped("costs.py", DIVISION)
+    _save_for_a_retry(workbench, "    return area / area")
+    workbench.open_view("Ray")
+    workbench.press_in_row(workbench.row("Paused task cellar, failed"), "Retry")
+    expect(workbench.notifications.filter(has_text="Cellar returned.")).to_have_count(1)
+    assert workspace.ended(name).status == "SUCCEEDED"
+    assert f"costs {12 / (12 - 30)} 1.0" in workspace.dashboard.output(name)
+
+
+def _save_for_a_retry(workbench: Workbench, text: str) -> None:
+    """Types over the line that fails, and saves it; the relay has it afterwards."""
+    told = workbench.page.locator(".statusbar", has_text="Failed tasks run again with costs.py")
+    expect(told).to_have_count(0)
+    workbench.replace_line(DIVISION, text)
+    workbench.page.keyboard.press("Control+s")
+    expect(told).to_have_count(1)
 
 
 def _debug(workbench: Workbench, name: str, file: str, *lines: int) -> None:

@@ -13,13 +13,16 @@ from tests.browser.stories import (
     BUSY,
     CALLS,
     EXAMPLE,
+    FAILING,
     NO_WAIT,
+    POST_MORTEM,
     PRODUCT,
     SQUARES,
     WAIT,
     debug_the_example,
     follow_a_call_and_a_fork,
     move_a_group,
+    run_failed_tasks_again,
     see_what_all_do,
     stop_three_by_the_gutter,
     written,
@@ -58,6 +61,17 @@ def test_tasks_are_stepped_as_one_and_one_of_them_is_heard(
     name = local.submit(folder, "squares.py", *WAIT)
     with opened(local.address(folder)) as workbench:
         move_a_group(local, workbench, name)
+
+
+def test_failed_tasks_run_again_with_the_file_as_it_was_saved(
+    local: Workspace, opened: Open, tmp_path: Path
+) -> None:
+    folder = written(tmp_path / "my code", "costs.py", FAILING)
+    local.stop_all()
+    name = local.submit(folder, "costs.py", *POST_MORTEM)
+    with opened(local.address(folder)) as workbench:
+        run_failed_tasks_again(local, workbench, name)
+    assert "return area / area\n" in (folder / "costs.py").read_text()
 
 
 def test_what_all_processes_of_a_job_do_is_shown_as_a_tree(

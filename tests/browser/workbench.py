@@ -159,6 +159,11 @@ class Workbench:
         self.page.keyboard.press("Enter")
         expect(item).to_have_count(0)
 
+    def press_in_row(self, row: Locator, button: str) -> None:
+        """Presses a button that a row has while the pointer is over it."""
+        row.hover()
+        row.locator(f'.actions .action-label[aria-label^="{button}"]').click()
+
     def command(self, title: str) -> None:
         """Runs a command by its title, as the command palette shows it."""
         box = self.page.locator(".quick-input-widget input.input")

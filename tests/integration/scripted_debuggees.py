@@ -22,7 +22,7 @@ from aiohttp import web
 
 from rayside.dap.framing import Decoder, Message, encode
 from rayside.relay.debuggee import Debuggee
-from rayside.relay.server import allow_many_files
+from rayside.relay.fan_out import allow_many_files
 from rayside.worker.evaluated import PROTOCOL
 
 JOB = "01000000"

@@ -27,6 +27,9 @@ class Debugging {
   #changed = new vscode.EventEmitter();
   /** What is stopped, or whether there is a session, has changed. */
   onDidChange = this.#changed.event;
+  #failed = new vscode.EventEmitter();
+  /** A task of a session, which is passed, has failed and is stopped. */
+  onDidFail = this.#failed.event;
 
   /** @param {import("./access").Access} access */
   constructor(access) {
@@ -37,6 +40,7 @@ class Debugging {
   register() {
     return [
       this.#changed,
+      this.#failed,
       vscode.debug.registerDebugConfigurationProvider(TYPE, this),
       vscode.debug.registerDebugConfigurationProvider(
         TYPE,
@@ -52,6 +56,20 @@ class Debugging {
   /** Whether a session is there. */
   get active() {
     return this.#sessions.size > 0;
+  }
+
+  /** The sessions in which a task that failed is stopped. */
+  get withFailed() {
+    return [...this.#sessions.values()].filter(({ stops }) => stops.failed).map(({ session }) => session);
+  }
+
+  /** The session that has a paused task, and its thread there, if it has failed; else undefined. */
+  failed(task) {
+    for (const { session, stops } of this.#sessions.values()) {
+      const threadId = stops.failedThread(task);
+      if (threadId !== undefined) return { session, threadId };
+    }
+    return undefined;
   }
 
   /**
@@ -126,6 +144,7 @@ class Debugging {
       onWillReceiveMessage: (message) => stops.sent(message),
       onDidSendMessage: (message) => {
         if (stops.received(message)) this.#changed.fire();
+        if (message.event === "stopped" && message.body?.reason === "exception") this.#failed.fire(session);
         const reason = message.body?.ray?.reason;
         if (message.event === "output" && reason === "waiting") void vscode.window.showWarningMessage(WAITING);
         if (message.event !== "terminated") return;

@@ -12,6 +12,7 @@ const { Look } = require("./look");
 const { line, sentence } = require("./plain");
 const { ProgramError } = require("./program");
 const { RelayError } = require("./relay");
+const { Retries, RetryError } = require("./retries");
 const { runScript } = require("./run");
 const { Stacks } = require("./stacks");
 const { FirstSteps } = require("./steps");
@@ -25,6 +26,7 @@ async function activate(context) {
   const output = vscode.window.createOutputChannel("Ray Job");
   const access = new Access(context.secrets);
   const debugging = new Debugging(access);
+  const retries = new Retries(debugging, log);
   const tree = new Tree();
   const view = new View(tree, log);
   const steps = new FirstSteps(context);
@@ -35,6 +37,7 @@ async function activate(context) {
   const live = new Live(
     () => see(access, look, log),
     (seen) => {
+      retries.mark(seen.jobs);
       view.show(seen);
       labs.offer(seen.cluster);
       void workshop.tell(seen);
@@ -52,6 +55,7 @@ async function activate(context) {
     steps,
     stacks,
     ...debugging.register(),
+    ...retries.register(),
     ...workshop.register(),
     debugging.onDidChange(() => live.soon()),
     view.onDidChangeVisibility((visible) => visible && live.soon()),
@@ -60,6 +64,8 @@ async function activate(context) {
     context.secrets.onDidChange(() => live.soon()),
     command("rayside.refresh", () => live.now()),
     command("rayside.stopInTask", (row) => stopInTask(row, tree, debugging, live)),
+    command("rayside.retryTask", (task) => retries.retry(task)),
+    command("rayside.retryFailed", () => retries.retryFailed()),
     command("rayside.debugJob", (job) => debugging.start(job.submissionId || job.jobId, {}, job.whose)),
     command("rayside.debugCluster", () => debugging.start()),
     command("rayside.showStacks", (job) => stacks.show(job)),
@@ -148,7 +154,7 @@ async function reported(log, act) {
     return await act();
   } catch (error) {
     log.error(error.stack);
-    const known = [ClusterError, DashboardError, LabError, ProgramError, RelayError].some((kind) => error instanceof kind);
+    const known = [ClusterError, DashboardError, LabError, ProgramError, RelayError, RetryError].some((kind) => error instanceof kind);
     const text = sentence(error.message) + (error.hint ? ` ${sentence(error.hint)}` : "");
     const chosen = await vscode.window.showErrorMessage(text, ...(known ? [] : ["Show Log"]));
     if (chosen) log.show();

@@ -5,13 +5,24 @@
 const MOVES = new Set(["continue", "next", "stepIn", "stepOut", "goto"]);
 
 class Stops {
-  #threads = new Map(); // id: worker's id
+  #threads = new Map(); // id: {workerId, task, failed}
   #moving = new Map(); // seq of a request: id of the thread that it moves
   #waiting = new Set(); // {workerId, resolve}
 
   /** Whether a thread of that worker is stopped. */
   has(workerId) {
-    return [...this.#threads.values()].includes(workerId);
+    return [...this.#threads.values()].some((thread) => thread.workerId === workerId);
+  }
+
+  /** Whether a thread is stopped where an exception has left what it ran. */
+  get failed() {
+    return [...this.#threads.values()].some((thread) => thread.failed);
+  }
+
+  /** The thread of a paused task that has failed, undefined where it has not. A threaded actor may have several. */
+  failedThread({ workerId, name }) {
+    const isOf = (thread) => thread.failed && thread.workerId === workerId;
+    return [...this.#threads].find(([, thread]) => isOf(thread) && (!name || !thread.task || name === thread.task))?.[0];
   }
 
   /** True once a thread of that worker is stopped, false after `patience` milliseconds or at the end. */
@@ -59,9 +70,9 @@ class Stops {
   }
 
   #stopped(body) {
-    const workerId = body.ray?.workerId;
+    const { workerId, task } = body.ray ?? {};
     if (!workerId) return false;
-    this.#threads.set(body.threadId, workerId);
+    this.#threads.set(body.threadId, { workerId, task, failed: body.reason === "exception" });
     for (const entry of [...this.#waiting]) if (entry.workerId === workerId) entry.resolve(true);
     return true;
   }

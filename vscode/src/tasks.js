@@ -19,6 +19,7 @@ const LONGEST_USER = 64;
  * @property {string} jobId
  * @property {string} since when it stopped where it is held, else when it began to run, ISO 8601
  * @property {boolean} held whether the relay holds it, else it waits for a debugger
+ * @property {boolean} [failed] whether it is stopped in a session here because it has failed
  */
 
 /**

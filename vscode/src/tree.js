@@ -12,6 +12,11 @@ const ICONS = {
   FAILED: ["error", "testing.iconFailed"],
   STOPPED: ["circle-slash"],
 };
+const TASK_ICONS = {
+  failed: ["error", "testing.iconFailed"],
+  held: ["debug-stackframe", "debugIcon.breakpointCurrentStackframeForeground"],
+  waiting: ["debug-pause", "debugIcon.pauseForeground"],
+};
 
 class Tree {
   #jobs = [];
@@ -85,13 +90,12 @@ function taskItem(task) {
   const long = ago(task.since, Date.now());
   item.id = task.key;
   item.description = [task.nodeIp, long].filter(Boolean).map(line).join(" · ");
-  item.contextValue = "task";
-  item.iconPath = new vscode.ThemeIcon(
-    task.held ? "debug-stackframe" : "debug-pause",
-    new vscode.ThemeColor(task.held ? "debugIcon.breakpointCurrentStackframeForeground" : "debugIcon.pauseForeground"),
-  );
+  item.contextValue = task.failed ? "failedTask" : "task";
+  const [icon, color] = TASK_ICONS[task.failed ? "failed" : task.held ? "held" : "waiting"];
+  item.iconPath = new vscode.ThemeIcon(icon, new vscode.ThemeColor(color));
+  const failed = task.failed ? "has failed, and " : "";
   item.tooltip = [
-    `${name || "Task"} ${task.held ? "is stopped in the debugger" : "waits for a debugger"}`,
+    `${name || "Task"} ${failed}${task.held ? "is stopped in the debugger" : "waits for a debugger"}`,
     `Node: ${task.nodeIp}`,
     `Process: ${task.pid}`,
     `Worker: ${task.workerId}`,
@@ -104,6 +108,7 @@ function taskItem(task) {
   item.accessibilityInformation = {
     label: [
       `Paused task ${name || "without a name yet"}`,
+      task.failed && "failed",
       long && (long === "just now" ? "just begun" : `running for ${long}`),
       `node ${task.nodeIp}`,
       `process ${task.pid}`,

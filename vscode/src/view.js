@@ -14,7 +14,7 @@ class View {
   #tree;
   #log;
   #state = "";
-  #several = false;
+  #contexts = { people: false, failed: false };
   #changed = new vscode.EventEmitter();
   onDidChangeVisibility = this.#changed.event;
 
@@ -46,17 +46,19 @@ class View {
     this.#tree.show(seen.jobs);
     const where = seen.cluster ? seen.cluster.dashboard.replace(/^https?:\/\//, "") : "";
     this.#view.description = where && seen.everyone && seen.cluster.user ? `${where} · everyone's jobs` : where;
-    this.#people(Boolean(seen.cluster?.user));
+    // There may be others, whose jobs can be shown; and tasks that can run again.
+    this.#offer("people", Boolean(seen.cluster?.user));
+    this.#offer("failed", seen.jobs.some((job) => job.tasks.some((task) => task.failed)));
     this.#view.message = messageOf(seen, paused);
     this.#view.badge = paused ? { value: paused, tooltip: sentence(`Ray: ${countText(paused)}`) } : undefined;
     this.#count(seen, paused);
   }
 
-  /** Offers to show others' jobs where there may be others. */
-  #people(several) {
-    if (several === this.#several) return;
-    this.#several = several;
-    void vscode.commands.executeCommand("setContext", "rayside.people", several);
+  /** Makes VS Code offer, or no longer, what depends on this. */
+  #offer(name, is) {
+    if (is === this.#contexts[name]) return;
+    this.#contexts[name] = is;
+    void vscode.commands.executeCommand("setContext", `rayside.${name}`, is);
   }
 
   #enter(seen) {

@@ -39,6 +39,7 @@ script({
   workspace: {
     getConfiguration: () => ({ inspect: (name) => ({ globalValue: settings[name] }) }),
     onDidChangeConfiguration: nothing,
+    onDidSaveTextDocument: nothing,
   },
   commands: {
     registerCommand: (name, act) => {

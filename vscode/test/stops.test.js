@@ -64,3 +64,22 @@ test("waiting ends in vain after its time, and with the session", async () => {
   stops.end();
   assert.equal(await waiting, false);
 });
+
+test("a task has failed where an exception stopped its thread, until that runs", () => {
+  const stops = new Stops();
+  const failed = (threadId, workerId, task) => ({
+    type: "event",
+    event: "stopped",
+    body: { threadId, reason: "exception", ray: { workerId, task } },
+  });
+  stops.received(stopped(1, "a"));
+  assert.deepEqual([stops.failed, stops.failedThread({ workerId: "a", name: "" })], [false, undefined]);
+  stops.received(failed(2, "b", "load"));
+  stops.received(failed(3, "b", "save"));
+  // Two calls of one threaded actor, and one whose name Ray does not know yet.
+  const found = ["load", "save", "read", ""].map((name) => stops.failedThread({ workerId: "b", name }));
+  assert.deepEqual([stops.failed, found], [true, [2, 3, undefined, 2]]);
+  stops.received(event("continued", { threadId: 2 }));
+  stops.received(event("continued", { threadId: 3 }));
+  assert.deepEqual([stops.failed, stops.failedThread({ workerId: "b", name: "load" })], [false, undefined]);
+});

@@ -54,6 +54,14 @@ test("a task's row says what it is called, where it runs and for how long", () =
   ]);
 });
 
+test("a task that failed says so, and has a button of its own", () => {
+  const { tooltip, read } = texts(task({ held: true, failed: true }));
+  assert.equal(tooltip.split("\n")[0], "estimate has failed, and is stopped in the debugger");
+  assert.match(read, /^Paused task estimate, failed, running for /);
+  const kinds = [task(), task({ held: true, failed: true })].map((row) => new Tree().getTreeItem(row).contextValue);
+  assert.deepEqual(kinds, ["task", "failedTask"]);
+});
+
 test("the name of a task is shown as what it is, in its row, its tooltip and where it is read out", () => {
   const { label, tooltip, read } = texts(task({ name: HOSTILE }));
   assert.equal(label, SHOWN);

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import FrameType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
@@ -118,10 +118,15 @@ def _users_frames() -> Iterator[FrameType]:
             frame = frame.f_back
 
 
-def values(rule: str) -> str:
-    """Returns the values that are secret now, as a list in JSON; `rule` is that of SecretNames."""
+def values(rule: str, frames: Sequence[FrameType] | None = None) -> str:
+    """Returns the values that are secret now, as a list in JSON.
+
+    Args:
+        rule: that of SecretNames.
+        frames: where they are looked for (default: the user's frames in the threads that are stopped).
+    """
     search = _Search(rule)
-    frames = list(_users_frames())
+    frames = list(_users_frames()) if frames is None else frames
     environment: Mapping[str, str] = os.environ
     for variables in (environment, *(f.f_locals for f in frames), *(f.f_globals for f in frames)):
         if id(variables) not in search.seen:

@@ -28,7 +28,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from .. import tracing
+from .. import loaded_texts, tracing
 from . import objects, reached, telling
 
 # --- lines ------------------------------------------------------------------------------
@@ -51,10 +51,12 @@ def line_table(path: str) -> str:
     empty one.
     """
     try:
-        file = Path(path)
-        if not file.is_file() or file.stat().st_size > LONGEST:
-            return "null"
-        content = file.read_bytes()
+        content = loaded_texts.edited(path)
+        if content is None:
+            file = Path(path)
+            if not file.is_file() or file.stat().st_size > LONGEST:
+                return "null"
+            content = file.read_bytes()
     except (OSError, ValueError):
         return "null"
     document: dict[str, Any] = {"sha256": hashlib.sha256(content).hexdigest(), "lines": None}
@@ -155,11 +157,8 @@ def _loaded() -> dict[str, int]:
     files: dict[str, int] = {}
     modules: list[tuple[str, object]] = list(sys.modules.items())
     for name, module in modules:
-        if isinstance(module, ModuleType) and name != "__main__":
-            # Not by attribute: that would load a module which is loaded lazily.
-            file = object.__getattribute__(module, "__dict__").get("__file__")
-            if isinstance(file, str):
-                files[file] = name.count(".") + 1 + file.endswith("/__init__.py")
+        if isinstance(module, ModuleType) and name != "__main__" and (file := loaded_texts.file_of(module)):
+            files[file] = name.count(".") + 1 + file.endswith("/__init__.py")
     return files
 
 

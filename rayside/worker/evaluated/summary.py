@@ -84,6 +84,11 @@ def summary(number: int, expression: str, secret: tuple[str, list[str]] | None =
     return json.dumps({"thread": thread, "value": document})
 
 
+def summed_up(value: Any, secrets: Any = None) -> _Document:
+    """Returns what `summary` says of a value; `secrets` is as `shown.cut` has it."""
+    return _Survey(secrets).document(value)
+
+
 def _secrets(secret: tuple[str, list[str]] | None) -> Any:
     """Returns a Redactor of the secrets that there are now, and of those that are known."""
     if secret is None:

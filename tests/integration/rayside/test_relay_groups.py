@@ -290,7 +290,7 @@ async def test_one_that_does_not_answer_is_a_member_by_what_it_said_before(
 async def test_a_group_is_shown_and_moved_in_the_debug_console() -> None:
     async with scripted(4) as setting:
         editor = await all_stopped(setting)
-        with pytest.raises(RequestFailed, match="a GROUP is all, ranks, actor:"):
+        with pytest.raises(RequestFailed, match="a GROUP is all, failed, ranks, actor:"):
             await type_in(editor, "@")
         shown = await type_in(editor, "@ray.rank % 2 == 1")
         assert shown.splitlines()[:2] == ["@ray.rank % 2 == 1: 2 members", f"2 stopped at work  {FILE}:2"]

@@ -135,6 +135,29 @@ def test_an_archive_has_no_secret_that_is_known(
     assert not [secret for secret in ("s3cret", "token-of-it") if secret in written]
 
 
+def test_what_failures_have_left_is_in_an_archive(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, evidence = place.folder / "d.zip", seen(FAILED)
+    monkeypatch.setattr(verb, "documents", lambda access: [{"task": "half", "api_token": "tell-nobody"}])
+    shown(evidence, place, monkeypatch, archive=str(file))
+    with zipfile.ZipFile(file) as archive:
+        assert "ray/failures.json" not in archive.namelist()  # no job had a debugger
+    file.unlink()
+    evidence.jobs[0].metadata["rayside.debug"] = "{}"
+    shown(evidence, place, monkeypatch)  # no archive: nothing is asked
+    shown(evidence, place, monkeypatch, archive=str(file))
+    with zipfile.ZipFile(file) as archive:
+        recorded = json.loads(archive.read("ray/failures.json"))
+    assert recorded == [{"task": "half", "api_token": "<redacted>"}]
+
+    def gone(access: Any) -> Any:
+        raise RayDied("Ray has died", hint="")
+
+    file.unlink()
+    monkeypatch.setattr(verb, "documents", gone)
+    text = shown(evidence, place, monkeypatch, archive=str(file))
+    assert "Not read: recorded failures: Ray has died" in text
+
+
 def test_a_job_that_is_gone_is_told_and_a_dead_ray(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(JobNotFound, match="no job 'c', or no longer") as caught:
         shown(seen(FAILED), place, monkeypatch, job="c")

@@ -129,6 +129,13 @@ def test_nothing_that_the_user_gave_is_lost(code: Path) -> None:
     assert json.loads(workers_only["env_vars"][VARIABLE]) == expected
 
 
+def test_what_is_masked_in_recorded_failures_is_the_jobs_own(code: Path) -> None:
+    debug = Debug(attach_timeout=5, record_failures=True, masked=("*iban*", "[0-9]{9}"))
+    config = json.loads(submission(code, "bash run.sh", debug=debug).environment()["env_vars"][VARIABLE])
+    masked = {"masked_names": "*iban*", "masked_values": "[0-9]{9}"}
+    assert config == {"attach_timeout": 5, "record_failures": True, **masked}
+
+
 def test_the_hook_is_the_last_of_py_modules_and_is_not_among_the_users(code: Path) -> None:
     (code / "model").mkdir()
     (code / "model" / "__init__.py").write_text("")

@@ -80,3 +80,14 @@ def test_a_module_of_a_finder_of_its_own_is_found(folder: Path, monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "shop.orders", module)
     assert found() == ("likely", [module.__file__])
     assert found("/laptop/other/orders.py") is None
+
+
+def test_what_is_no_module_is_passed_over(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Library:
+        """Stands for cffi's libraries, which say that they are modules and have no names."""
+
+        __slots__ = ()
+        __class__ = property(lambda self: ModuleType)
+
+    monkeypatch.setitem(sys.modules, "a.lib", Library())
+    assert found(text="x = 1\n") is None

@@ -29,7 +29,7 @@ from rayside.ray.metadata import WORKING_DIR
 from rayside.ray.records import Job, RunningTask
 from rayside.relay.cluster import ClusterDebuggees
 from rayside.relay.config import Config, Masking
-from rayside.relay.server import allow_many_files
+from rayside.relay.fan_out import allow_many_files
 from rayside.steps.existing_ray import ExistingRay
 from rayside.steps.head_relay import HeadRelay
 from rayside.steps.preflight import Preflight

@@ -35,7 +35,7 @@ def test_every_option_reaches_the_job(program: Path, monkeypatch: pytest.MonkeyP
         str(program),
         (str(program / "model"), str(program / "model")),
         {"env_vars": {"A": "b"}},
-        debug=Debug(attach_timeout=2.5, post_mortem=True),
+        debug=Debug(attach_timeout=2.5, post_mortem=True, record_failures=True),
     )
     assert parsed(words).json is True
 
@@ -70,6 +70,8 @@ def test_a_wrong_command_is_an_error_like_any_other(words: list[str], message_pa
         (["--entrypoint", "python train.py", "--py-modules", "nowhere"], NotAPackage),
         (["--entrypoint", "python train.py", "--post-mortem"], InvalidArgument),
         (["--entrypoint", "python train.py", "--attach-timeout", "5"], InvalidArgument),
+        (["--entrypoint", "python train.py", "--record-failures"], InvalidArgument),
+        (["--entrypoint", "x", "--debug", "--record-failures", "--no-record-failures"], InvalidArgument),
         *(
             (["--entrypoint", "python train.py", "--debug", "--attach-timeout", seconds], InvalidArgument)
             for seconds in ("soon", "-1", "nan")

@@ -60,6 +60,15 @@ def test_a_users_files_in_a_folder_of_that_name_are_the_users(debugger: Any, tmp
     assert not is_hidden(debugger, f"{own}s/train.py")
 
 
+def test_what_python_runs_at_its_start_is_hidden(
+    debugger: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAYSIDE_START", str(tmp_path / "image" / "worker" / "start.py"))
+    workarounds.know_files_by_folder(debugger)
+    assert is_hidden(debugger, tmp_path / "image" / "worker" / "start.py")
+    assert not is_hidden(debugger, tmp_path / "image" / "train.py")
+
+
 def test_each_copy_of_the_package_in_a_process_is_hidden(debugger: Any, tmp_path: Path) -> None:
     workarounds.know_files_by_folder(debugger)
     by_value = copied(tmp_path / "driver" / "rayside" / "worker")

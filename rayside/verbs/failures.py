@@ -1,0 +1,140 @@
+"""Verb `failures`: lists the failures of tasks that left a capsule on the cluster's head, and fetches one."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from rayside import capsule_file
+from rayside.connection.access import Access
+from rayside.console import Console
+from rayside.errors import CommandFailed, InvalidArgument
+from rayside.plain import line
+from rayside.private_file import write_private
+from rayside.ray import packages
+from rayside.ray.own_job import OwnJob, write_code
+from rayside.ray.state import Dashboard
+from rayside.relay_actor.failures import DOCUMENTS, capsule_in, documents_in, rows
+from rayside.users import sees
+
+_NAME = "rayside-failures"
+_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
+_ENDING = ".capsule"
+# Characters of a failed job's output that its error shows; of an error, and of a name, in a row.
+_TOLD, _LONGEST_ERROR, _LONGEST_NAME = 400, 80, 40
+
+
+def failures(
+    access: Access,
+    console: Console,
+    *,
+    job: str | None = None,
+    get: str | None = None,
+    to: str | None = None,
+    everyone: bool = False,
+) -> None:
+    """Lists the newest first, or fetches the capsule `get` into the file `to`."""
+    if to and get is None:
+        raise InvalidArgument("--to goes with --get", hint="./invokew failures lists what can be fetched")
+    if get is not None:
+        _fetch(access, console, get, Path(to or f"{get}{_ENDING}").expanduser())
+        return
+    found = listed(access, job=job, user="" if everyone else access.identity.user)
+    if console.as_json:
+        console.document(found)
+    elif not found:
+        console.result("No failure was recorded. A job of ./invokew submit --debug --post-mortem does that.")
+        return
+    shown = [("id", 24), ("when", 20), ("job", _LONGEST_NAME), ("task", _LONGEST_NAME), ("node", 40)]
+    console.table(
+        (*(name for name, _ in shown), "error"),
+        [
+            (*(line(row[name], most) for name, most in shown), line(row["error"], _LONGEST_ERROR))
+            for row in found
+        ],
+    )
+    console.result("\nNext: ./invokew failures --get ID, then ./invokew replay ID.capsule")
+
+
+def listed(access: Access, *, job: str | None = None, user: str = "") -> list[dict[str, Any]]:
+    """Returns a document for each capsule that a user sees, the newest first. Raises CommandFailed."""
+    output = _printed(access, "")
+    try:
+        every = rows(output)
+    except ValueError:
+        raise _failed(output) from None
+    return [
+        {
+            **{name: row[name] for name in ("id", "task", "error", "node", "when", "bytes", "user")},
+            "job": row["submission"] or row["job"],
+        }
+        for row in every
+        if sees(user, str(row["user"])) and job in (None, row["job"], row["submission"])
+    ]
+
+
+def fetched(access: Access, name: str) -> bytes:
+    """Returns a capsule. Raises InvalidArgument where there is none of that id, CommandFailed."""
+    none = InvalidArgument(f"no failure {line(name)} is recorded", hint="./invokew failures lists them")
+    if not _ID.fullmatch(name):
+        raise none
+    output = _printed(access, name)
+    try:
+        content = capsule_in(output)
+    except ValueError:
+        raise _failed(output) from None
+    if not content:
+        raise none
+    return content
+
+
+def documents(access: Access) -> list[Any]:
+    """Returns the documents of the newest capsules, of all users. Raises CommandFailed."""
+    output = _printed(access, DOCUMENTS)
+    try:
+        return documents_in(output)
+    except ValueError:
+        raise _failed(output) from None
+
+
+def _fetch(access: Access, console: Console, name: str, file: Path) -> None:
+    if file.exists() or file.is_symlink():
+        raise InvalidArgument(f"{file} is there already, and is not overwritten", hint="--to names another")
+    content = fetched(access, name)
+    capsule = capsule_file.read(content, str(file))
+    try:
+        write_private(file, content)
+    except OSError as error:
+        raise InvalidArgument(
+            f"{file} can't be written: {error.strerror}", hint="--to names another place for it"
+        ) from None
+    if console.as_json:
+        console.document({"id": name, "file": str(file.absolute()), "bytes": len(content)})
+    console.result(f"{file} has {line(capsule.title)}")
+    for text in capsule.left_out:
+        console.result(f"  left out: {line(text)}")
+    console.result(f"\nNext: ./invokew replay {file}")
+
+
+def _printed(access: Access, name: str) -> str:
+    """Returns what a job of ours prints that asks Ray's store."""
+    dashboard: Dashboard = access.require()
+    with tempfile.TemporaryDirectory(prefix="rayside-") as folder:
+        write_code(Path(folder), {})
+        code = packages.working_dir(dashboard, folder)
+    program = f"python -m rayside.relay_actor.failures {name}".rstrip()
+    user = access.identity.user
+    # Others may ask at the same time: each job has a name of its own.
+    return OwnJob(dashboard, f"{_NAME}-{secrets.token_hex(3)}").run(
+        lambda submission_id: dashboard.submit(program, submission_id, {"working_dir": code}, user=user)
+    )
+
+
+def _failed(output: str) -> CommandFailed:
+    return CommandFailed(
+        f"the job that asks for failures failed: {line(output[-_TOLD:]) or 'it printed nothing'}",
+        hint="./invokew status shows what is wrong with the cluster",
+    )

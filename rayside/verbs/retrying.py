@@ -1,0 +1,111 @@
+"""Verbs `retry` and `edits`: failed tasks run again with edited code; which files of a job were edited."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from rayside.client.retrying import Retry
+from rayside.client.session import Session
+from rayside.connection.access import Access
+from rayside.console import Console
+from rayside.dap.additions import ASK
+from rayside.dap.framing import Message
+from rayside.dap.group_commands import RETURNED, drawn_retries
+from rayside.dap.one_request import ask
+from rayside.errors import DebuggerBusy, NothingPaused, NotRunning, RequestFailed
+from rayside.plain import line
+from rayside.ray.records import Job
+from rayside.verbs import relay_requests
+from rayside.verbs.cluster_job import ClusterJob, attach_options, edits_of
+
+# Seconds for failed tasks that nobody debugs to be attached to.
+_ARRIVING = 15.0
+
+
+def retry(access: Access, console: Console, wanted: Retry, *, job: str | None, everyone: bool = False) -> int:
+    """Makes failed calls again, with the local files as they are now; returns the exit code.
+
+    Where another debugger has the tasks they are its own still; else they stay stopped for the next one.
+    Raises NothingPaused, NotRunning, RequestFailed.
+    """
+    watched = _job(access, job, everyone)
+    if watched.ended:
+        raise NotRunning(
+            f"job {watched.submission_id} has ended, so nothing in it can run again",
+            hint="./invokew submit --debug --post-mortem makes failed tasks wait",
+        )
+    name = watched.submission_id
+    with console.progress(), console.work("retry", f"retry in job {name}"):
+        try:
+            waiting = relay_requests.paused(access, everyone=everyone).tasks
+            number = sum(task.job_id == watched.job_id for task in waiting)
+            answer = asyncio.run(_with_session(access, wanted, name, everyone, number))
+        except DebuggerBusy:
+            answer = wanted.ask(_beside(access, name, everyone))
+        except RequestFailed as error:
+            raise RequestFailed(error.message, hint="./invokew breakpoints lists what is paused") from error
+    if console.as_json:
+        console.document(answer)
+    for row in drawn_retries(answer):
+        console.result(row)
+    return 0 if all(row["outcome"] == RETURNED for row in answer["retried"]) else 1
+
+
+def edits(access: Access, console: Console, *, job: str | None, everyone: bool = False) -> None:
+    """Shows which files of a job were edited while it ran, with the SHA-256 of what it runs."""
+    watched = _job(access, job, everyone)
+    files = edits_of(watched)
+    if console.as_json:
+        console.document({"job": watched.submission_id, "edits": files})
+    for path, sha256 in files.items():
+        console.result(f"{line(path)}  sha256:{line(sha256)[:12]}")
+    if not files:
+        console.result(f"Job {watched.submission_id} runs what was submitted.")
+
+
+def _job(access: Access, job: str | None, everyone: bool) -> Job:
+    dashboard = access.require()
+    named = dashboard.job(job).submission_id if job else None
+    watched = ClusterJob(dashboard, named, "" if everyone else access.identity.user).submitted()
+    if watched is None:
+        raise NotRunning("there is no job", hint="./invokew submit --debug --post-mortem starts one")
+    return watched
+
+
+def _beside(access: Access, job: str, everyone: bool) -> Any:
+    """Returns what asks the relay beside the editor that has the tasks."""
+    port, token = access.identity.ports.relay, access.identity.token_file.read_text().strip()
+    whose = {"token": token, "job": job, **({"everyone": True} if everyone else {})}
+    return lambda command, arguments, timeout: ask(port, command, {**whose, **arguments}, timeout=timeout)
+
+
+async def _with_session(access: Access, wanted: Retry, job: str, everyone: bool, number: int) -> Message:
+    options = attach_options(access.identity, job, (), everyone=everyone, exceptions=False, take_over=ASK)
+    session = Session(options, ClusterJob(access.require(), job))
+    await session.start()
+    try:
+        await _arrived(session, number)
+        loop = asyncio.get_running_loop()
+
+        def request(command: str, arguments: Message, timeout: float) -> Message:
+            asked = session.client.request(command, arguments, timeout=timeout)
+            return asyncio.run_coroutine_threadsafe(asked, loop).result()
+
+        return await asyncio.to_thread(wanted.ask, request)
+    finally:
+        await session.close(keep_stopped=True)
+
+
+async def _arrived(session: Session, number: int) -> None:
+    """Waits until so many tasks have stopped in this session, or one. Raises NothingPaused for none."""
+    until = asyncio.get_running_loop().time() + _ARRIVING
+    while len(session.stops) < max(number, 1):
+        left = until - asyncio.get_running_loop().time()
+        if left <= 0 or await session.next_event(left) is None:
+            break
+    if not session.stops:
+        raise NothingPaused(
+            "no task of this job has failed and waits",
+            hint="./invokew submit --debug --post-mortem makes failed tasks wait",
+        )

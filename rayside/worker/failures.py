@@ -1,0 +1,181 @@
+"""Failures that nobody debugs: their capsules are kept in Ray's key-value store, on the cluster's head.
+
+The newest are kept, within bounds. Keys are in order of time, and one that lists a capsule has its length, so
+that a look at the keys alone says what is there.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from . import handshake, tracing
+from .attach import say
+from .debug_config import Config
+from .evaluated import scope
+
+NAMESPACE = b"rayside"
+LISTED, KEPT = b"failure-row/", b"failure/"
+# The most capsules of a cluster, and their bytes; in an hour those of a process, and of one place in it.
+MOST, MOST_BYTES = 50, 20 * 1024 * 1024
+MOST_OF_A_PROCESS, MOST_OF_A_PLACE = 20, 3
+_LONGEST_ERROR = 400
+# Seconds for one to be made: it makes `repr`s of the user's.
+_MAKING = 30.0
+
+
+@dataclass(frozen=True)
+class Unattended:
+    """What becomes of a call that raises where no debugger is.
+
+    Attributes:
+        stops: whether it waits for one.
+        patience: seconds until one has come, or else a capsule is left; the wait goes on.
+        are_recorded: whether it leaves a capsule.
+        masked: the settings `masked_names` and `masked_values`, for that.
+    """
+
+    stops: bool = True
+    patience: float = 0.0
+    are_recorded: bool = False
+    masked: tuple[str, str] = ("", "")
+
+    @classmethod
+    def of(cls, config: Config, stops: bool) -> Unattended:
+        masked = config.masked_names, config.masked_values
+        return cls(stops, config.attach_timeout, config.record_failures, masked)
+
+    def wait(self, record: Callable[[], None]) -> None:
+        """Waits for a debugger without end; has the failure recorded where none comes in time.
+
+        Several threads may wait at the same time, unlike by `debugpy.wait_for_client`.
+        """
+        import pydevd
+
+        if self.are_recorded:
+            over = threading.Event()
+            late = threading.Timer(self.patience, over.set)
+            late.daemon = True
+            late.start()
+            pydevd._wait_for_attach(over)
+            late.cancel()
+            if over.is_set():
+                record()
+        pydevd._wait_for_attach(threading.Event())
+
+
+_places: list[tuple[int, tuple[Any, ...]]] = []  # the hour and the place of each that was recorded here
+
+
+def record(call: Any, error: BaseException, masked: tuple[str, str]) -> None:
+    """Keeps the capsule of a call that has raised this, and says so in the process's log. Never raises."""
+    with suppress(Exception):
+        if _has_room(_place(error)):
+            name = str(getattr(call.function, "__qualname__", "a task"))
+            say(f"{name} failed, and {_recorded(call, error, masked)}")
+
+
+def _recorded(call: Any, error: BaseException, masked: tuple[str, str]) -> str:
+    """Keeps the capsule; returns what became of it."""
+    about = _about()
+    done: list[str] = []
+
+    def make() -> None:
+        from . import capsule
+
+        try:
+            content, text = capsule.made(call, error, about, masked)
+            row = {key: about[key] for key in ("job", "submission", "user", "task", "node")}
+            keep(about["id"], content, {**row, "when": about["when"], "error": text[:_LONGEST_ERROR]})
+            done.append(f"nobody debugged it: `rayside failures --get {about['id']}`")
+        except BaseException as failure:  # also what ends a thread in a `repr`
+            done.append(f"was not recorded: {type(failure).__name__}: {failure}")
+
+    # A `repr` of the user's may never end.
+    tracing.in_background(make).join(_MAKING)
+    return done[0] if done else f"was not recorded within {_MAKING:g} s"
+
+
+def _has_room(place: tuple[Any, ...]) -> bool:
+    """Notes a failure of that place; returns whether it is recorded."""
+    hour = int(time.monotonic() / 3600)
+    _places[:] = [each for each in _places if each[0] == hour]
+    if len(_places) >= MOST_OF_A_PROCESS or _places.count((hour, place)) >= MOST_OF_A_PLACE:
+        return False
+    _places.append((hour, place))
+    return True
+
+
+def _place(error: BaseException) -> tuple[Any, ...]:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return type(error), trace and (trace.tb_frame.f_code, trace.tb_lineno)
+
+
+def _about() -> dict[str, Any]:
+    """Returns what is known of the task that this thread runs."""
+    here = scope.Scope()
+    now = datetime.now(timezone.utc)
+    return {
+        # In order of time, as text.
+        "id": f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
+        "when": now.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        **{name: getattr(here, name) for name in scope.NAMES},
+        "user": handshake.claims({}, "")["user"],
+        "ray": sys.modules["ray"].__version__,
+    }
+
+
+# --- on the head -------------------------------------------------------------------------
+
+
+def keep(name: str, content: bytes, row: dict[str, Any]) -> None:
+    """Keeps a capsule, and the newest of those before. Raises what Ray raises."""
+    from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_put
+
+    _internal_kv_put(KEPT + name.encode(), content, namespace=NAMESPACE)
+    key = LISTED + f"{name}/{len(content)}".encode()
+    _internal_kv_put(key, json.dumps(row).encode(), namespace=NAMESPACE)
+    total = 0
+    for number, (each, length) in enumerate(reversed(kept())):
+        total += length
+        if number >= MOST or total > MOST_BYTES:
+            _internal_kv_del(LISTED + f"{each}/{length}".encode(), namespace=NAMESPACE)
+            _internal_kv_del(KEPT + each.encode(), namespace=NAMESPACE)
+
+
+def kept() -> list[tuple[str, int]]:
+    """Returns the name and the length of each capsule that is kept, the oldest first."""
+    from ray.experimental.internal_kv import _internal_kv_list
+
+    keys = [key.removeprefix(LISTED).decode() for key in _internal_kv_list(LISTED, namespace=NAMESPACE)]
+    return sorted((name, int(length)) for name, _, length in (key.partition("/") for key in keys))
+
+
+def rows() -> list[dict[str, Any]]:
+    """Returns what is said of each capsule, the oldest first."""
+    from ray.experimental.internal_kv import _internal_kv_get
+
+    found = []
+    for name, length in kept():
+        row = _internal_kv_get(LISTED + f"{name}/{length}".encode(), namespace=NAMESPACE)
+        if row is not None:
+            found.append({"id": name, "bytes": length, **json.loads(row)})
+    return found
+
+
+def content(name: str) -> bytes | None:
+    """Returns a capsule; None where none of that name is kept."""
+    from ray.experimental.internal_kv import _internal_kv_get
+
+    found: bytes | None = _internal_kv_get(KEPT + name.encode(), namespace=NAMESPACE)
+    return found

@@ -1,0 +1,72 @@
+"""Edits that a job's later workers begin with, in Ray's key-value store; their list in its metadata.
+
+A worker that a retry has edited writes both. Who submitted the job reads the list: what ran edited code.
+It leans on Ray's internal key-value store, and on how its job manager keeps a job (Ray 2.60), as driver.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+
+from . import edits
+from .handshake import EDITS
+
+_NAMESPACE, _PATIENCE = b"rayside", 5
+# The most bytes of all texts that are shared.
+LONGEST = 4 * 1024 * 1024
+
+
+def publish(texts: Mapping[str, str], names: Mapping[str, str]) -> str:
+    """Adds texts, by their path in workers, to those that the job's later workers begin with.
+
+    `names` has, by path, what the list in the job's metadata calls the file. Returns why it can't.
+    """
+    from ray.experimental.internal_kv import _internal_kv_put
+
+    shared = json.dumps({**_shared(), **texts}).encode()
+    if len(shared) > LONGEST:
+        return f"edits of {len(shared):,} bytes are too long for later workers: --here-only does without"
+    _internal_kv_put(_key(), shared, overwrite=True, namespace=_NAMESPACE)
+    with suppress(Exception):  # Nobody has submitted it: `rayside run`, a notebook.
+        _list({names[path]: hashlib.sha256(text.encode()).hexdigest() for path, text in texts.items()})
+    return ""
+
+
+def read() -> None:
+    """Has this worker begin with the edits of its job, if there are any; never raises."""
+    with suppress(Exception):
+        edits.apply_later(_shared())
+
+
+def _shared() -> dict[str, str]:
+    from ray.experimental.internal_kv import _internal_kv_get
+
+    value = _internal_kv_get(_key(), namespace=_NAMESPACE)
+    return dict(json.loads(value)) if value else {}
+
+
+def _key() -> bytes:
+    import ray
+
+    return f"{ray.get_runtime_context().get_job_id()}/edits".encode()
+
+
+def _list(hashes: Mapping[str, str]) -> None:
+    from ray._private.ray_constants import KV_NAMESPACE_JOB
+    from ray._private.worker import global_worker
+    from ray.dashboard.modules.job.common import JobInfoStorageClient
+
+    job = global_worker.core_worker.get_job_config().metadata["job_submission_id"]
+    key = JobInfoStorageClient.JOB_DATA_KEY.format(job_id=job).encode()
+    gcs = global_worker.gcs_client
+    info = json.loads(gcs.internal_kv_get(key, namespace=KV_NAMESPACE_JOB, timeout=_PATIENCE))
+    metadata = info.get("metadata") or {}
+    listed = {**json.loads(metadata.get(EDITS) or "{}"), **hashes}
+    info["metadata"] = {**metadata, EDITS: json.dumps(listed)}
+    # Ray's job manager writes it only where the job's state changes, and its driver waits for this task.
+    if info["status"] == "RUNNING":
+        value = json.dumps(info).encode()
+        gcs.internal_kv_put(key, value, overwrite=True, namespace=KV_NAMESPACE_JOB, timeout=_PATIENCE)
