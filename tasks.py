@@ -361,7 +361,7 @@ def failures(
     everyone: bool = False,
 ) -> None:
     """List recorded failures of tasks, or fetch one as a file."""
-    from rayside.verbs import failures as verb
+    from rayside.verbs import recorded_failures as verb
 
     verb.failures(*_existing(context, json, name=name), job=job, get=get, to=to, everyone=everyone)
 

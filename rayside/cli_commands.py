@@ -246,10 +246,10 @@ def _edits(given: argparse.Namespace, console: Console) -> None:
 
 
 def _failures(given: argparse.Namespace, console: Console) -> None:
-    from rayside.verbs import failures
+    from rayside.verbs.recorded_failures import failures
 
     access = _access(given, console)
-    failures.failures(access, console, job=given.job, get=given.get, to=given.to, everyone=given.everyone)
+    failures(access, console, job=given.job, get=given.get, to=given.to, everyone=given.everyone)
 
 
 def _replay(given: argparse.Namespace, console: Console) -> int:

@@ -26,7 +26,7 @@ from rayside.plain import line
 from rayside.ray.metadata import DEBUG
 from rayside.settings import WITH_LOGIN
 from rayside.system.shell import Shell
-from rayside.verbs.failures import documents
+from rayside.verbs.recorded_failures import documents
 from rayside.verbs.relay_requests import paused
 from rayside.worker.secret_names import may_be_secret_name
 

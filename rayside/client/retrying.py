@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import importlib.util
 from collections.abc import Callable, Mapping
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rayside.client.session import Session
 from rayside.dap.framing import Message
 from rayside.dap.group_commands import RETRYING
 from rayside.errors import InvalidArgument
@@ -17,7 +19,7 @@ from rayside.errors import InvalidArgument
 Ask = Callable[[str, Message, float], Message]
 # Seconds for answers of the relay, besides the time for a retry itself.
 _PATIENCE = 30.0
-# The most bytes of an edited file, as in rayside/worker/edits.py, and of all: a request has 8 MiB at most.
+# The most bytes of an edited file, and of all: a request has 8 MiB at most.
 LONGEST, LONGEST_OF_ALL = 1024 * 1024, 4 * 1024 * 1024
 
 
@@ -61,6 +63,17 @@ class Retry:
         elif task:
             arguments["task"] = task
         return ask("retry", arguments, self.within + _PATIENCE)
+
+
+async def ask_in(session: Session, wanted: Retry) -> Message:
+    """Asks the relay in a session, from a thread, as local files are read; returns what `Retry.ask` does."""
+    loop = asyncio.get_running_loop()
+
+    def ask(command: str, arguments: Message, timeout: float) -> Message:
+        asked = session.client.request(command, arguments, timeout=timeout)
+        return asyncio.run_coroutine_threadsafe(asked, loop).result()
+
+    return await asyncio.to_thread(wanted.ask, ask)
 
 
 def differing(files: Mapping[str, str]) -> dict[str, str]:

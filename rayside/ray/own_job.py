@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from rayside.debugger_files import DEBUGGER, ROOT
 from rayside.errors import NotReady, RaysideError
-from rayside.ray import jobs
+from rayside.ray import jobs, packages
 from rayside.ray.state import Dashboard
 from rayside.waiting import until
 
@@ -77,3 +79,24 @@ def write_code(folder: Path, texts: Mapping[str, str]) -> None:
         shutil.copyfile(ROOT / file, copy)
     for name, text in texts.items():
         (folder / name).write_text(text)
+
+
+def run_module(
+    dashboard: Dashboard,
+    name: str,
+    program: str,
+    *,
+    user: str,
+    texts: Mapping[str, str] | None = None,
+    longest: float = _PATIENCE,
+) -> str:
+    """Runs a program of ours in Ray, with its code and `texts`, files by their names; returns its output.
+
+    Several people may do so at the same time: each job has a name of its own. Raises as `OwnJob.run`.
+    """
+    with tempfile.TemporaryDirectory(prefix="rayside-") as folder:
+        write_code(Path(folder), texts or {})
+        code = packages.working_dir(dashboard, folder)
+    return OwnJob(dashboard, f"{name}-{secrets.token_hex(3)}", longest=longest).run(
+        lambda submission_id: dashboard.submit(program, submission_id, {"working_dir": code}, user=user)
+    )

@@ -56,7 +56,7 @@ class RetryRequests:
 
 
 def mark_restartable(asked: Message, body: Message, *, failed: bool) -> None:
-    """Says of each frame in an answer to `stackTrace` whether DAP's `restartFrame` takes it.
+    """Marks each frame in an answer to `stackTrace`: whether DAP's `restartFrame` takes it.
 
     `failed`: whether the thread stands still in a call that failed: its outermost frame can be restarted.
     """

@@ -334,7 +334,7 @@ class Relay:
         editor.respond(request, answer)
 
     async def _for_failed(self, editor: Editor, request: Message, arguments: Message) -> None:
-        """Has the session that holds a job's failed tasks answer; on its editor's connection, or on another.
+        """Answers by the session that holds a job's failed tasks; on its editor's connection, or on another.
 
         Who knows the token, and sits beside that editor, may have them run again, too.
         """

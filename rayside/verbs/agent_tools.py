@@ -19,7 +19,7 @@ from rayside import plain
 from rayside.client import stops
 from rayside.client.commands import STEPS, Place, check_condition
 from rayside.client.events import Notice, Stop, stop_after
-from rayside.client.retrying import Retry
+from rayside.client.retrying import Retry, ask_in
 from rayside.client.session import AttachOptions, NoJob, Session
 from rayside.client.stops import Frame
 from rayside.connection.access import Access
@@ -27,7 +27,6 @@ from rayside.console import PACKAGE, Console
 from rayside.dap.additions import WATCH
 from rayside.dap.drawn_values import drawn
 from rayside.dap.expressions import problem_of, refusal_of
-from rayside.dap.framing import Message
 from rayside.dap.group_commands import drawn_retries
 from rayside.errors import DebuggerBusy, DebuggerGone, InvalidArgument, NothingPaused, RequestFailed
 from rayside.ray.metadata import DEBUG
@@ -173,13 +172,7 @@ class Tools:
         `task` is a name, a process id, or `@` with an expression as `@ray.task == 'work'`; empty for all.
         """
         session = await self._acting()
-        loop = asyncio.get_running_loop()
-
-        def ask(command: str, arguments: Message, timeout: float) -> Message:
-            asked = session.client.request(command, arguments, timeout=timeout)
-            return asyncio.run_coroutine_threadsafe(asked, loop).result()
-
-        return "\n".join(drawn_retries(await asyncio.to_thread(Retry(task).ask, ask)))
+        return "\n".join(drawn_retries(await ask_in(session, Retry(task))))
 
     # --- the session ---------------------------------------------------------------------
 

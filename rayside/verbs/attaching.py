@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from rayside.connection.access import Access
 from rayside.console import Console
 from rayside.errors import InvalidArgument, NotAttachable, NotReady
 from rayside.plain import counted, line
-from rayside.ray import packages
 from rayside.ray.job_processes import JobProcess, processes_of
-from rayside.ray.own_job import OwnJob, write_code
+from rayside.ray.own_job import run_module
 from rayside.ray.state import Dashboard
 from rayside.relay_actor.opening import FILE, NOT_POSSIBLE, OPENED, Outcome, Process, outcomes
 from rayside.users import sees
@@ -75,7 +71,7 @@ def attach(access: Access, console: Console, id: str) -> None:
 
 @contextmanager
 def _told(console: Console, title: str) -> Iterator[None]:
-    """Says what is being done, once that takes longer than one waits without a word."""
+    """Announces what is being done, once that takes longer than one waits without a word."""
     text = f"opening {title}: a job in Ray does that, within {_PATIENCE:g} s at most"
     timer = threading.Timer(_SILENT, console.event, [text])
     timer.start()
@@ -94,13 +90,13 @@ def _opened(dashboard: Dashboard, processes: Sequence[JobProcess], user: str) ->
         Process(each.worker_id, each.pid, each.node_id, each.actor_id, each.actor_name, each.namespace, user)
         for each in processes[:_MOST]
     ]
-    with tempfile.TemporaryDirectory(prefix="rayside-") as folder:
-        write_code(Path(folder), {FILE: json.dumps([asdict(process) for process in asked])})
-        code = packages.working_dir(dashboard, folder)
-    program = "python -m rayside.relay_actor.opening"
-    # Others may attach at the same time: each job has a name of its own.
-    output = OwnJob(dashboard, f"{_NAME}-{secrets.token_hex(3)}", longest=_PATIENCE).run(
-        lambda submission_id: dashboard.submit(program, submission_id, {"working_dir": code}, user=user)
+    output = run_module(
+        dashboard,
+        _NAME,
+        "python -m rayside.relay_actor.opening",
+        user=user,
+        texts={FILE: json.dumps([asdict(process) for process in asked])},
+        longest=_PATIENCE,
     )
     try:
         known = outcomes(output)

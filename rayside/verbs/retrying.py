@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from rayside.client.retrying import Retry
+from rayside.client.retrying import Retry, ask_in
 from rayside.client.session import Session
 from rayside.connection.access import Access
 from rayside.console import Console
@@ -86,13 +86,7 @@ async def _with_session(access: Access, wanted: Retry, job: str, everyone: bool,
     await session.start()
     try:
         await _arrived(session, number)
-        loop = asyncio.get_running_loop()
-
-        def request(command: str, arguments: Message, timeout: float) -> Message:
-            asked = session.client.request(command, arguments, timeout=timeout)
-            return asyncio.run_coroutine_threadsafe(asked, loop).result()
-
-        return await asyncio.to_thread(wanted.ask, request)
+        return await ask_in(session, wanted)
     finally:
         await session.close(keep_stopped=True)
 

@@ -18,6 +18,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from . import edits
@@ -25,7 +26,7 @@ from .edited_source import Refused
 from .failures import Unattended, record
 
 EVENT = "raysideRetried"
-RETURNED, RAISED, REFUSED = "returned", "raised", "refused"
+RETURNED, RAISED = "returned", "raised"
 OK = "ok"
 # Inputs of calls that have not begun: those of an async actor, whose calls wait in turn.
 _MOST_INPUTS = 1_000
@@ -40,8 +41,6 @@ _failed: dict[int, Call] = {}  # the calls that have raised and stand still, by 
 # holds the values until then; of equal ids the last is the call's own.
 _inputs: OrderedDict[_Key, list[tuple[Any, Any]]] = OrderedDict()
 _shown: deque[tuple[int, int]] = deque(maxlen=_MOST_SHOWN)  # exceptions that have stopped here
-
-
 _unattended = Unattended()
 
 
@@ -88,10 +87,11 @@ class Call:
         thread = threading.get_ident()
         _failed[thread] = self
         try:
+            recorded = partial(record, self, error, _unattended.masked)
             if _unattended.stops:
-                _stand_still(error, lambda: record(self, error, _unattended.masked))
+                _stand_still(error, recorded)
             elif _unattended.are_recorded:
-                record(self, error, _unattended.masked)
+                recorded()
         finally:
             del _failed[thread]
         if self._again:
@@ -140,18 +140,12 @@ class Call:
     def _report(self, outcome: str, error: BaseException | None = None) -> None:
         if self.number:
             from .evaluated import telling
+            from .evaluated.reached import described
 
-            why = "" if error is None else f"{type(error).__name__}: {_text(error)}"[:1_000]
+            why = "" if error is None else described(error)[:1_000]
             attempt, self.number = self.number, 0
             # What returns may be the last of its job, and its process be ended: the relay knows first.
             telling.ask(EVENT, {"key": attempt, "outcome": outcome, "why": why}, _TOLD)
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # the user's `__str__`
-        return ""
 
 
 def _identity(error: BaseException) -> tuple[int, int]:
@@ -189,7 +183,7 @@ def note_inputs(values: Any, serialized: Any, references: Any) -> None:
 
 
 def leave_alone(unattended: Unattended) -> None:
-    """Says what becomes of calls that raise where no debugger is."""
+    """Sets what becomes of calls that raise where no debugger is."""
     global _unattended
     _unattended = unattended
 
@@ -258,7 +252,7 @@ def _does_not_bind(function: Any, call: Call) -> str:
 
 
 def here(number: int, *, from_start: bool = False, as_they_are: bool = False) -> str:
-    """Has the failed call of this thread made again once it resumes; returns OK, or why it can't be.
+    """Asks for this thread's failed call to be made again once it resumes; returns OK, or why it can't be.
 
     Args:
         number: stands for the attempt in the report of its outcome, EVENT.

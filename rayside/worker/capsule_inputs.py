@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from .capsule_values import Masks
+from .evaluated.reached import described
 
 # The most bytes of one.
 MOST = 8 * 1024 * 1024
@@ -117,15 +118,8 @@ class Parts:
         except _TooLong:
             return f"it is longer than {MOST // 1024 // 1024} MiB"
         except Exception as error:
-            return f"it can't be pickled: {type(error).__name__}: {_text_of(error)}"[:400]
+            return f"it can't be pickled: {described(error)}"[:400]
         if any(secret in content for secret in self._secrets):
             return "it has a secret's value in it"
         self.contents[name] = content
-        return ""
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:
         return ""

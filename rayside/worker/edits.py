@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 import linecache
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -36,10 +36,6 @@ from .edited_source import (
     run,
 )
 from .loaded_texts import due, file_of, real_path, text_of, texts
-
-# The most bytes of an edited file.
-LONGEST = 1024 * 1024
-
 
 # --- replacing ---------------------------------------------------------------------------
 
@@ -94,7 +90,7 @@ def _copy(function: FunctionType, code: CodeType) -> FunctionType:
 
 
 def apply_later(texts: Mapping[str, str]) -> None:
-    """Has the next call of a task in this process apply these texts before it begins."""
+    """Keeps these texts, which the next call of a task in this process applies before it begins."""
     due.update({real_path(path): text for path, text in texts.items()})
 
 
@@ -161,7 +157,9 @@ def _note_methods(change: _Change, real: str) -> None:
         if is_in_class and name not in change.before.definitions:
             wanted.setdefault(owner, []).append((bare, definition))
     if wanted:
-        for each in _classes():
+        from .evaluated import objects
+
+        for each in objects.classes():
             for bare, definition in wanted.get(each.__qualname__, ()):
                 if any(_is_in(member, real) for member in vars(each).values()):
                     change.methods.append((each, bare, definition))
@@ -170,16 +168,6 @@ def _note_methods(change: _Change, real: str) -> None:
 def _is_in(member: object, real: str) -> bool:
     function = getattr(member, "__func__", member)
     return isinstance(function, FunctionType) and real_path(function.__code__.co_filename) == real
-
-
-def _classes() -> Iterator[type]:
-    left, seen = [object], set[int]()
-    while left:
-        each = left.pop()
-        yield each
-        new = [found for found in type.__subclasses__(each) if id(found) not in seen]
-        seen.update(map(id, new))
-        left += new
 
 
 class _Statements:

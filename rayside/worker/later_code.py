@@ -27,14 +27,14 @@ def original(code: CodeType) -> CodeType:
 
 
 def follow() -> None:
-    """Has what is imported and unpickled from now on be of the edited texts, and notes the texts of both."""
+    """Gives what is imported and unpickled from now on the edited code, and notes the texts of both."""
     loader: Any = sys.modules["importlib._bootstrap_external"].SourceFileLoader
     _put(loader, "get_code", _over_get_code)
     _put(sys.modules["ray.cloudpickle.cloudpickle"], "_function_setstate", _over_setstate)
 
 
 def know_lines() -> None:
-    """Has pydevd move breakpoints to lines of the edited texts, where it is loaded."""
+    """Makes pydevd move breakpoints to lines of the edited texts, where it is loaded."""
     if api := sys.modules.get("_pydevd_bundle.pydevd_api"):
         _put(api, "_get_code_lines", _over_code_lines)
 
@@ -60,7 +60,7 @@ def _over_get_code(under: Any) -> Any:
 
 
 def _over_code_lines(under: Any) -> Any:
-    """Has pydevd move breakpoints to lines of the edited text, and not of the file (`adjust_line`)."""
+    """Makes pydevd move breakpoints to lines of the edited text, and not of the file (`adjust_line`)."""
 
     def _get_code_lines(code: Any) -> Any:
         edited = texts.get(real_path(code)) if isinstance(code, str) else None

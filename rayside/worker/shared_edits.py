@@ -36,7 +36,7 @@ def publish(texts: Mapping[str, str], names: Mapping[str, str]) -> str:
 
 
 def read() -> None:
-    """Has this worker begin with the edits of its job, if there are any; never raises."""
+    """Keeps the edits of this worker's job, if there are any, for its first task; never raises."""
     with suppress(Exception):
         edits.apply_later(_shared())
 

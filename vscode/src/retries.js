@@ -7,7 +7,7 @@ const { normalize } = require("node:path");
 const vscode = require("vscode");
 const { line, sentence } = require("./plain");
 
-// The most bytes of an edited file, as in rayside/worker/edits.py; of all, below what the relay takes as one request.
+// The most bytes of an edited file, as in rayside/client/retrying.py; of all, below what the relay takes as one request.
 const LONGEST = 1024 * 1024;
 const LONGEST_TOGETHER = 7 * LONGEST;
 // Bytes of a file in which it may declare its encoding.

@@ -1,4 +1,4 @@
-"""Finds the functions, generators and coroutines of this process, among all its objects."""
+"""Finds the functions, generators, coroutines and classes of this process, among all its objects."""
 
 from __future__ import annotations
 
@@ -125,3 +125,14 @@ def held(chosen: Callable[[CodeType], bool]) -> list[Any]:
         if each is not None and chosen(getattr(each, _CODES[type(each)])):
             result.append(each)
     return result
+
+
+def classes() -> Iterator[type]:
+    """Yields all classes of this process, each once."""
+    left, seen = [object], set[int]()
+    while left:
+        each = left.pop()
+        yield each
+        new = [found for found in type.__subclasses__(each) if id(found) not in seen]
+        seen.update(map(id, new))
+        left += new

@@ -156,7 +156,7 @@ def tell_error(key: int, error: Exception) -> None:
         )
 
 
-def described(error: Exception) -> str:
+def described(error: BaseException) -> str:
     """Returns the error's class and text, in which a user's code may raise once more."""
     try:
         return f"{type(error).__name__}: {error}"

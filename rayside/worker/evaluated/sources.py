@@ -23,7 +23,7 @@ import os
 import sys
 import tokenize
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -306,20 +306,10 @@ def are_loaded(names: Iterable[str]) -> list[bool]:
     def has(name: str) -> bool:
         if any(reached.is_named(each.__qualname__, str(each.__module__), name) for each in users):
             return True
-        owners = [each for each in _classes() if f".{each.__name__}." in f".{name}"] if users else []
+        owners = [each for each in objects.classes() if f".{each.__name__}." in f".{name}"] if users else []
         return any(reached.is_method(owner, each.__code__, name) for owner in owners for each in users)
 
     return [has(name) for name in names]
-
-
-def _classes() -> Iterator[type]:
-    left, seen = [object], set[int]()
-    while left:
-        each = left.pop()
-        yield each
-        new = [found for found in type.__subclasses__(each) if id(found) not in seen]
-        seen.update(map(id, new))
-        left += new
 
 
 def _is_users(pydevd: Any, function: FunctionType) -> bool:

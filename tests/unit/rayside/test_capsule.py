@@ -22,7 +22,7 @@ import pytest
 from rayside import capsule_file, replay
 from rayside.console import Console
 from rayside.errors import CapsuleUnreadable, CommandFailed, InvalidArgument, UnsupportedPython
-from rayside.relay_actor.failures import (
+from rayside.relay_actor.failure_store import (
     DOCUMENTS,
     END,
     PIECE,
@@ -32,7 +32,7 @@ from rayside.relay_actor.failures import (
     main,
     rows,
 )
-from rayside.verbs import failures as verb
+from rayside.verbs import recorded_failures as verb
 from rayside.worker import calls, capsule, capsule_inputs, failures
 from rayside.worker.debug_config import Config
 from tests.patience import PATIENCE

@@ -1,4 +1,4 @@
-"""A job's program: `python -m rayside.relay_actor.failures [ID]` prints what Ray's store has of failures.
+"""A job's program: `python -m rayside.relay_actor.failure_store [ID]` prints recorded failures.
 
 Without an id it is one line of JSON that begins with `ROWS`, the newest capsules first; with one, the capsule
 in base64, in lines that begin with `PIECE`, and a last one with `END` and its SHA-256. With `DOCUMENTS` in

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,8 @@ from rayside.console import Console
 from rayside.errors import CommandFailed, InvalidArgument
 from rayside.plain import line
 from rayside.private_file import write_private
-from rayside.ray import packages
-from rayside.ray.own_job import OwnJob, write_code
-from rayside.ray.state import Dashboard
-from rayside.relay_actor.failures import DOCUMENTS, capsule_in, documents_in, rows
+from rayside.ray.own_job import run_module
+from rayside.relay_actor.failure_store import DOCUMENTS, capsule_in, documents_in, rows
 from rayside.users import sees
 
 _NAME = "rayside-failures"
@@ -121,16 +117,8 @@ def _fetch(access: Access, console: Console, name: str, file: Path) -> None:
 
 def _printed(access: Access, name: str) -> str:
     """Returns what a job of ours prints that asks Ray's store."""
-    dashboard: Dashboard = access.require()
-    with tempfile.TemporaryDirectory(prefix="rayside-") as folder:
-        write_code(Path(folder), {})
-        code = packages.working_dir(dashboard, folder)
-    program = f"python -m rayside.relay_actor.failures {name}".rstrip()
-    user = access.identity.user
-    # Others may ask at the same time: each job has a name of its own.
-    return OwnJob(dashboard, f"{_NAME}-{secrets.token_hex(3)}").run(
-        lambda submission_id: dashboard.submit(program, submission_id, {"working_dir": code}, user=user)
-    )
+    program = f"python -m rayside.relay_actor.failure_store {name}".rstrip()
+    return run_module(access.require(), _NAME, program, user=access.identity.user)
 
 
 def _failed(output: str) -> CommandFailed:
