@@ -1,4 +1,4 @@
-"""Reader of capsules (worker/capsule.py), which anybody may have made: nothing in one is unpickled here."""
+"""Reader of capsule files (worker/capsule.py), which are untrusted: nothing is unpickled here."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rayside.plain import line, plain
 from rayside.worker.capsule import DOCUMENT, FORMAT, FUNCTION, MOST_BYTES
 
 _MEMBER = re.compile(r"capsule\.json|function\.pickle|(?:sources/[0-9]{1,4}\.py|inputs/[0-9]{1,4}\.pickle)")
-# The most files in one, the bytes of each when it is unpacked, and of all that is read to open it.
+# Limits: files in a capsule, uncompressed bytes of each, and of all of them.
 _MOST_MEMBERS, _LONGEST, _LONGEST_IN_ALL = 2_000, 8 * 1024 * 1024, 16 * 1024 * 1024
-# The most variables of all frames, and how deep they lie; characters of a value, and of a name.
+# Limits: variables of all frames, and their depth; characters of a value, and of a name.
 _MOST_VARIABLES, _DEEPEST, _LONGEST_VALUE, _LONGEST_NAME = 50_000, 5, 4_000, 400
-# What is told of a value besides its text.
+# Details shown after a value's text.
 _ABOUT = ("size", "shape", "dtype", "device", "columns", "nan", "inf", "min", "max", "mean", "sample")
 _HINT = "fetch it again: ./invokew failures --get ID"
 
@@ -36,7 +36,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame of a traceback; `source` is its file's text, empty where that is left out."""
+    """Frame of a traceback; `source` is the text of its file, or empty."""
 
     function: str
     file: str
@@ -48,7 +48,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Error:
-    """An exception; `how` says how it led to the one before: cause, context, group. Innermost frame first."""
+    """Exception, innermost frame first; `how` is its relation to the previous one: cause, context, group."""
 
     type: str
     text: str
@@ -58,7 +58,7 @@ class Error:
 
 @dataclass(frozen=True)
 class Input:
-    """An input of the call: by keyword, or by place where that is empty; `left_out` says why it lacks."""
+    """Input of the call; `keyword` is empty for a positional one, `left_out` the reason if it is missing."""
 
     name: str
     keyword: str
@@ -69,10 +69,10 @@ class Input:
 
 @dataclass(frozen=True)
 class Capsule:
-    """A failure that was recorded. All texts may be shown.
+    """Recorded failure. All texts are safe to print.
 
     Attributes:
-        about: what is known of its task, by name: `job`, `user`, `node`, `when`, `python` and others.
+        about: `job`, `user`, `node`, `when`, `python` and other facts about the task, by name.
         function: the function's `name`, `module`, `file` and `left_out`.
         folder: the job's working directory.
         members: the pickled parts, by name.
@@ -100,7 +100,7 @@ class Capsule:
 
     @property
     def left_out(self) -> list[str]:
-        """Returns what of the function and its inputs is not in it, each with why."""
+        """Returns the missing parts, function or inputs, each with the reason."""
         rows = [
             ("the function", self.function["left_out"]),
             *((each.name, each.left_out) for each in self.inputs),
@@ -147,7 +147,7 @@ def _members(archive: zipfile.ZipFile) -> Iterator[tuple[str, bytes]]:
         if not _MEMBER.fullmatch(entry.filename) or entry.filename in seen:
             raise ValueError(f"no capsule has a file {entry.filename[:100]!r}, or has it twice")
         seen.add(entry.filename)
-        # What a file says of its own length is no bound.
+        # The length in a zip entry's header is untrusted.
         with archive.open(entry) as stream:
             content = stream.read(_LONGEST + 1)
         total += len(content)

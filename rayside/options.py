@@ -113,9 +113,9 @@ STATUS = BREAKPOINTS = (JSON, EVERYONE)
 STACKS = COMPARE = (_JOB, JSON, EVERYONE)
 RETRY = (
     _JOB,
-    Option("here-only", "only the tasks that run again get the edited files, not later ones"),
-    Option("from-start", "a generator yields again what it has yielded (default: it goes on behind that)"),
-    Option("as-they-are", "use inputs that the failed call may have changed, where they can't be taken anew"),
+    Option("here-only", "only the retried tasks get the edited files, not the job's later ones"),
+    Option("from-start", "a generator yields its values again (default: it continues after the last one)"),
+    Option("as-they-are", "use the inputs as the failed call left them if the originals are unavailable"),
     Option("timeout", "seconds to wait for the outcome (default: 60)", "S"),
     JSON,
     EVERYONE,

@@ -1,8 +1,8 @@
 """`rayside replay`: opens a recorded failure without a cluster, or calls its function again.
 
-It is shown by the debugger of the terminal, or of an editor, to which it is a process that has stopped
-(replayed.py). What is pickled in it is code of whoever made the file: only `--run` and `--submit` load
-it, in a process of its own (worker/called_again.py), after a question.
+The terminal debugger or an editor shows it as a stopped process (replayed.py). Unpickling runs code of the
+capsule's author: only `--run` and `--submit` do it, after a question and in a separate process
+(worker/called_again.py).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rayside.program_relay import own_folder
 from rayside.ray.debug import Debug
 from rayside.replayed import Replayed
 from rayside.verbs import submitting
-from rayside.worker import called_again
+from rayside.worker import called_again, edited_source
 from rayside.worker.capsule import FUNCTION
 from rayside.worker.run_driver import TOKEN
 
@@ -45,7 +45,7 @@ _PACKAGE = "rayside_replay"
 
 @dataclass(frozen=True)
 class Asked:
-    """The options of `replay`."""
+    """Options of `replay`."""
 
     run: bool = False
     breaks: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Asked:
     yes: bool = False
 
     def check(self) -> None:
-        """Raises InvalidArgument for options that do not go together."""
+        """Raises InvalidArgument for options that exclude each other."""
         if self.run and self.submit:
             raise InvalidArgument("--run is here, --submit on a cluster", hint="leave out one of them")
         if self.submit and self.listen is not None:
@@ -70,7 +70,7 @@ class Asked:
 def replay(file: str, console: Console, asked: Asked, access: Callable[[], Access]) -> int:
     """Opens the capsule, or calls its function again; returns the exit code. Raises RaysideError.
 
-    `access` leads to the cluster, for `--submit` alone.
+    `access` gives access to the cluster, for `--submit` only.
     """
     asked.check()
     places = [break_option(text) for text in asked.breaks]
@@ -123,7 +123,7 @@ async def _replayed(capsule: Capsule, token: str) -> Replayed:
 
 
 class _Recorded:
-    """The process that is shown, in place of a job: it ends when it is let go on."""
+    """Recorded failure in place of a watched job: it ends when the user continues."""
 
     def __init__(self, replayed: Replayed) -> None:
         self._replayed = replayed
@@ -133,11 +133,11 @@ class _Recorded:
         return JobState("", "FAILED" if ended else "RUNNING", ended)
 
 
-# --- the call, again ---------------------------------------------------------------------
+# --- calling the function ---------------------------------------------------------------------
 
 
 def _is_agreed(capsule: Capsule, console: Console) -> bool:
-    """Returns whether the user wants it to run. Raises InvalidArgument where nobody can be asked."""
+    """Asks the user whether to run it. Raises InvalidArgument without a terminal."""
     what = f"this runs pickled code of {capsule.whose}, recorded on {capsule.about['when']}"
     if not sys.stdin.isatty():
         raise InvalidArgument(f"{what}, and nobody is here to be asked", hint="--yes runs it unasked")
@@ -153,20 +153,21 @@ def _run(capsule: Capsule, console: Console, breaks: Sequence[Place], listen: in
 
 
 def _submit(capsule: Capsule, console: Console, access: Access) -> None:
-    """Submits a job whose program is a package of the capsule's parts, beside the user's own files."""
+    """Submits a job with the user's files, and a package of the capsule's parts as its program."""
     with own_folder() as folder:
         package = folder / _PACKAGE
         package.mkdir()
         _write(package, capsule)
         (package / "__init__.py").touch()
         shutil.copyfile(called_again.__file__, package / "__main__.py")
+        shutil.copy(edited_source.__file__, package)
         debug = Debug(post_mortem=True, record_failures=True)
         request = submitting.Request(".", (str(package),), f"python -m {_PACKAGE}", None, debug)
         submitting.submit(access, console, request.prepare(), wait=False)
 
 
 def _write(folder: Path, capsule: Capsule) -> None:
-    """Writes the parts of a capsule where called_again.py reads them."""
+    """Writes the parts of a capsule for called_again.py."""
     files = {frame.file: frame.source for error in capsule.errors for frame in error.frames if frame.source}
     copies = {
         path: f"source-{number}-{Path(path).name[-_LONGEST_NAME:]}" for number, path in enumerate(files)
@@ -187,7 +188,7 @@ def _write(folder: Path, capsule: Capsule) -> None:
 
 
 def _require_whole(capsule: Capsule, *, here: bool) -> None:
-    """Raises UnsupportedPython or CapsuleUnreadable where the call can't be made here."""
+    """Raises UnsupportedPython or CapsuleUnreadable if the function can't be called from this capsule."""
     recorded, own = (
         ".".join(version.split(".")[:2]) for version in (capsule.about["python"], platform.python_version())
     )

@@ -1,4 +1,4 @@
-"""DAP server of a recorded failure: a process that is stopped where it failed. Nothing of it runs.
+"""DAP server for a recorded failure, shown as a process that stopped where it failed. Nothing runs.
 
 Source: https://microsoft.github.io/debug-adapter-protocol/specification
 """
@@ -29,7 +29,7 @@ REFUSAL = (
     "this is a recorded failure, and nothing of it runs: `rayside replay --run` calls the function again"
 )
 _HOW = {"cause": "caused by", "context": "while handling", "group": "in the group"}
-# The most connections, and the seconds that one has to show the token.
+# Limits: connections, and seconds for a new one to send the token.
 _MOST_CONNECTIONS, _SHOWING = 16, 10.0
 
 
@@ -38,13 +38,13 @@ class Refused(Exception):
 
 
 class Replayed:
-    """Serves one capsule.
+    """DAP server for one capsule.
 
     Args:
-        token: the token that `attach` has to bring.
+        token: required in `attach`.
 
     Attributes:
-        ended: set once an editor has let it go on, or has left.
+        ended: set when an editor continues or disconnects.
     """
 
     def __init__(self, capsule: Capsule, token: str) -> None:
@@ -52,7 +52,7 @@ class Replayed:
         self._editors: set[Editor] = set()
         self._server: asyncio.Server | None = None
         self.ended = asyncio.Event()
-        # Frames and what has variables, by number.
+        # Frames, and lists of variables, by their DAP ids.
         self._frames: dict[int, Frame] = {}
         self._parents: list[tuple[Variable, ...]] = []
         self._numbers: dict[int, int] = {}
@@ -141,7 +141,7 @@ class Replayed:
         editor.respond(request)
         editor.event("initialized")
 
-    # --- what it answers -----------------------------------------------------------------
+    # --- answers -----------------------------------------------------------------
 
     @property
     def _title(self) -> str:
@@ -243,7 +243,7 @@ class Replayed:
         }
 
     def _evaluate(self, arguments: Message) -> Message:
-        """Looks a name up; an expression would have to run."""
+        """Looks up a name. Expressions are refused, as they would run code."""
         name, frame = str(arguments.get("expression", "")).strip(), self._frame(arguments)
         if not _NAME.fullmatch(name):
             raise Refused(f"only names are looked up here: {REFUSAL}")

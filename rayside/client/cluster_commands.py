@@ -14,7 +14,7 @@ from rayside.dap.framing import Message
 from rayside.dap.group_commands import ACTIONS, MEMBERS, MOST_WITHIN, RETRYING, drawn, drawn_retries, target
 from rayside.errors import InvalidArgument
 from rayside.event_loop import Call
-from rayside.plain import counted
+from rayside.plain import counted, line
 
 # Seconds that the relay may take beyond those that it waits for a group: it asks before and after.
 _ASKING = 30.0
@@ -51,10 +51,11 @@ class Places:
 
 
 class Groups:
-    """Shows groups, and has the relay move them."""
+    """Shows groups, and has the relay move them; `edited` are the files that retries have replaced."""
 
     def __init__(self, session: Session, console: Console, call: Call) -> None:
         self._session, self._console, self._call = session, console, call
+        self.edited: set[str] = set()
 
     def show(self, rest: str) -> None:
         """Shows who belongs, for `group @GROUP`. Raises InvalidArgument."""
@@ -86,6 +87,7 @@ class Groups:
             return self._call(self._session.client.request(name, arguments, timeout=timeout))
 
         answer = wanted.ask(ask)
+        self.edited.update(map(line, answer["edited"]))
         for row in drawn_retries(answer):
             self._console.result(row)
         return [row["outcome"] for row in answer["retried"]]

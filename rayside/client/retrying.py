@@ -1,4 +1,4 @@
-"""Retries, as a debugger asks for them: the local files that differ from what tasks run, the request."""
+"""Client side of retries: finds local files that differ from the tasks' sources, and sends the request."""
 
 from __future__ import annotations
 
@@ -15,25 +15,22 @@ from rayside.dap.framing import Message
 from rayside.dap.group_commands import RETRYING
 from rayside.errors import InvalidArgument
 
-# Sends a request to the relay, and returns the answer's body: its command, its arguments, seconds.
+# Sends a request (command, arguments, timeout in seconds) to the relay; returns the body of the answer.
 Ask = Callable[[str, Message, float], Message]
-# Seconds for answers of the relay, besides the time for a retry itself.
+# Timeout in seconds for answers of the relay, in addition to the retry's own.
 _PATIENCE = 30.0
-# The most bytes of an edited file, and of all: a request has 8 MiB at most.
+# Limits in bytes: one edited file, and all of them; a request may have 8 MiB.
 LONGEST, LONGEST_OF_ALL = 1024 * 1024, 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Retry:
-    """A retry that a user asks for.
+    """Retry that a user requests; `here_only`, `from_start` and `as_they_are` are as in relay/retries.py.
 
     Attributes:
         task: a task's name or title, a process id, a worker's id or its beginning, `@GROUP`; empty for all.
-        thread: the row of one task, in place of `task`.
-        here_only: whether the job's other workers keep the code that they have.
-        from_start: whether a generator yields again what it has yielded.
-        as_they_are: whether inputs that can't be taken anew are used as the failed call has left them.
-        within: seconds until the outcome is left open.
+        thread: id of one task in the debug session, in place of `task`.
+        within: timeout in seconds for the outcome.
     """
 
     task: str = ""
@@ -44,9 +41,9 @@ class Retry:
     within: float = RETRYING
 
     def ask(self, ask: Ask) -> Message:
-        """Sends the local files that differ, and has the failed calls made again; returns the answer.
+        """Sends the local files that differ, and requests the retry; returns the answer.
 
-        Raises InvalidArgument, and what `ask` raises.
+        Raises InvalidArgument, and the errors of `ask`.
         """
         files = differing(ask("sources", {}, _PATIENCE).get("files") or {})
         arguments: dict[str, Any] = {
@@ -66,7 +63,7 @@ class Retry:
 
 
 async def ask_in(session: Session, wanted: Retry) -> Message:
-    """Asks the relay in a session, from a thread, as local files are read; returns what `Retry.ask` does."""
+    """Requests a retry in a session; a separate thread reads the local files. Returns the answer."""
     loop = asyncio.get_running_loop()
 
     def ask(command: str, arguments: Message, timeout: float) -> Message:
@@ -77,20 +74,20 @@ async def ask_in(session: Session, wanted: Retry) -> Message:
 
 
 def differing(files: Mapping[str, str]) -> dict[str, str]:
-    """Returns the texts of the local files whose SHA-256 is another, by path; `files` has what tasks run.
+    """Returns the sources of local files whose SHA-256 differs from that in `files`, by path.
 
-    Raises InvalidArgument where one is too long, or no Python text.
+    Raises InvalidArgument if one is too long, or is no Python source.
     """
     texts = {}
     for path, sha256 in files.items():
         if not path.endswith(".py"):
-            continue  # Processes of the cluster name these paths.
+            continue  # The paths come from processes of the cluster.
         try:
-            content = Path(path).read_bytes() if Path(path).is_file() else None  # A pipe would be waited for.
+            content = Path(path).read_bytes() if Path(path).is_file() else None  # A pipe would block.
         except (OSError, ValueError):
             content = None
         if content is None:
-            continue  # It was submitted from elsewhere.
+            continue  # The job was submitted from another machine or folder.
         try:
             text = importlib.util.decode_source(content)
         except (SyntaxError, UnicodeError) as error:

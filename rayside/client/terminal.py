@@ -20,7 +20,7 @@ from rayside.client.keyboard import line_editing, typed
 from rayside.client.session import AttachOptions, JobWatch, Session
 from rayside.client.view import View
 from rayside.console import Console
-from rayside.dap.group_commands import ACTIONS, RAISED
+from rayside.dap.group_commands import ACTIONS, RAISED, drawn_edits
 from rayside.errors import (
     INTERRUPTED,
     DebuggerGone,
@@ -243,8 +243,8 @@ class Terminal:
         for event in self._call(self._session.pending_events()):  # what was said before it ended
             self._news(event)
         self._say(f"{job.title} ended: {job.status}")
-        if job.edited:
-            self._say(job.edited)
+        if edited := job.edited or drawn_edits(self._groups.edited):  # A program has no job that lists them.
+            self._say(edited)
         if job.next:
             self._say(f"Next: {job.next}")
         self._exit = 0

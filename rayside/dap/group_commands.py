@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rayside.dap.additions import title_of
-from rayside.plain import counted, line
+from rayside.plain import counted, line, some_of
 
 # What a member is: stopped; told to stop, and not there yet; running, and not told anything; ended; none any
 # more, or another debugger's; not to be moved; one of which nobody knows whether it is a member.
@@ -99,6 +99,11 @@ def drawn_retries(answer: Mapping[str, Any]) -> Iterator[str]:
         yield "What is refused is as before: change that edit, or submit the job again."
     for file in answer["edited"]:
         yield f"edited: {line(file, 500)}"
+
+
+def drawn_edits(files: Collection[str]) -> str:
+    """Returns a line on the files that a job has run edited; empty for none."""
+    return f"edited while it ran: {some_of(sorted(files))}" if files else ""
 
 
 _ORDER = (LATE, ENDED, FAILED, LEFT, UNKNOWN, STOPPED, RUNNING)

@@ -163,7 +163,7 @@ class DebugSession:
         options = options_of(arguments)
         earlier, self._current.editor = self._current.editor, editor
         if earlier is None or not earlier.is_again(arguments):
-            self.requests.retries.begin()
+            self.requests.retries.files.begin()
         if earlier is not None:
             if earlier.is_again(arguments):
                 self._log("the editor is back, by another connection")
@@ -290,7 +290,7 @@ class DebugSession:
         """Puts all that a debuggee is to stop at into it. Raises DebuggerGone."""
         await self._configuration.put_into(worker)
         await self._calls.put_into(worker)
-        await self.requests.retries.put_into(worker)
+        await self.requests.retries.files.put_into(worker)
 
     def refused(self, worker: Worker, error: Exception) -> None:
         """Notes that attaching failed, as `Holder` says."""

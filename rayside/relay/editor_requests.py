@@ -12,6 +12,7 @@ from rayside.relay import translation
 from rayside.relay.config import Masking
 from rayside.relay.configuration import Configuration
 from rayside.relay.connection import PATIENCE
+from rayside.relay.edited_files import EditedFiles
 from rayside.relay.editor import CurrentEditor, Editor, Handler
 from rayside.relay.fan_out import BackgroundTasks, Coalesced
 from rayside.relay.group_members import Members, WhyEnded
@@ -75,7 +76,8 @@ class EditorRequests:
         self.outward = Translator(ids, lambda: configuration.paths).outward
         self._cluster_row = ClusterRow(workers, threads.rows, work, read_stacks)
         members = Members(workers, work)
-        self.retries = Retries(workers, threads, members, configuration=configuration, work=work)
+        edited = EditedFiles(workers, configuration, work)
+        self.retries = Retries(edited, threads, members, configuration, work)
         self._groups = Groups(
             members,
             threads,

@@ -1,4 +1,4 @@
-"""Requests of editors about failed tasks: their sources, edited files, retries, DAP's `restartFrame`."""
+"""Handlers of requests about failed tasks: `sources`, `edits`, `retry`, and DAP's `restartFrame`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rayside.relay.retries import Retries, Wanted, files_of
 from rayside.relay.schemas import Refused
 from rayside.relay.worker import Worker
 
-# Returns the debuggee that a request is about, its thread, and the arguments as it knows them.
+# Returns the worker of a request, its thread, and the arguments with the worker's own ids.
 Inward = Callable[[Editor, Message], tuple[Worker, int | None, Message]]
 
 
 class RetryRequests:
-    """Answers them for one debug session."""
+    """Request handlers of one debug session."""
 
     def __init__(self, retries: Retries, inward: Inward) -> None:
         self._retries, self._inward = retries, inward
@@ -31,7 +31,8 @@ class RetryRequests:
         }
 
     async def _edits(self, editor: Editor, request: Message, arguments: Message) -> None:
-        editor.respond(request, self._retries.offer(files_of(arguments)))
+        self._retries.files.offer(files_of(arguments))
+        editor.respond(request, {"edited": self._retries.files.applied})
 
     async def _sources(self, editor: Editor, request: Message, arguments: Message) -> None:
         editor.respond(request, await self._retries.sources())
@@ -56,9 +57,9 @@ class RetryRequests:
 
 
 def mark_restartable(asked: Message, body: Message, *, failed: bool) -> None:
-    """Marks each frame in an answer to `stackTrace`: whether DAP's `restartFrame` takes it.
+    """Sets `canRestart` of each frame in an answer to `stackTrace`, for DAP's `restartFrame`.
 
-    `failed`: whether the thread stands still in a call that failed: its outermost frame can be restarted.
+    `failed`: whether the thread waits in a failed call, whose outermost frame can be restarted.
     """
     frames = body.get("stackFrames", [])
     for frame in frames:

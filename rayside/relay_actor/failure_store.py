@@ -1,8 +1,8 @@
-"""A job's program: `python -m rayside.relay_actor.failure_store [ID]` prints recorded failures.
+"""Program of a job: `python -m rayside.relay_actor.failure_store [ID]` prints recorded failures.
 
-Without an id it is one line of JSON that begins with `ROWS`, the newest capsules first; with one, the capsule
-in base64, in lines that begin with `PIECE`, and a last one with `END` and its SHA-256. With `DOCUMENTS` in
-place of an id it is, in such lines, the newest capsules' documents: a list in JSON, compressed by zlib.
+Without an id it prints one line of JSON that begins with `ROWS`, newest capsules first. With an id it prints
+the capsule in base64, in lines that begin with `PIECE`, and a last line with `END` and its SHA-256. With
+`DOCUMENTS` in place of an id, such lines have the newest capsules' documents: a JSON list, zlib-compressed.
 """
 
 from __future__ import annotations
@@ -22,17 +22,14 @@ from rayside.worker import capsule, failures
 
 ROWS, PIECE, END = "RAYSIDE_FAILURES ", "RAYSIDE_CAPSULE ", "RAYSIDE_CAPSULE_ENDS "
 DOCUMENTS = "documents"
-# The most of these, and their bytes, before and after they are compressed.
+# Limits: documents, and their uncompressed bytes.
 _MOST_DOCUMENTS, _LONGEST_DOCUMENTS = 10, 8 * 1024 * 1024
-# The characters of a line, and of all rows.
+# Limits in characters: a line of base64, and all rows.
 _PIECE, _LONGEST = 60_000, 400_000
 
 
 def rows(text: str) -> list[dict[str, Any]]:
-    """Returns what the job has printed of each capsule. Raises ValueError where that is nothing.
-
-    It comes from the cluster: what has another form is refused.
-    """
+    """Returns the rows in the job's output, which is untrusted. Raises ValueError if it has none."""
     answer = next((row for row in text.splitlines() if row.startswith(ROWS)), "").removeprefix(ROWS)
     texts = ("id", "job", "submission", "user", "task", "error", "node", "when")
     try:
@@ -46,7 +43,7 @@ def rows(text: str) -> list[dict[str, Any]]:
 
 
 def capsule_in(text: str) -> bytes:
-    """Returns the capsule that the job has printed, b"" for none. Raises ValueError unless it is whole."""
+    """Returns the capsule in the job's output, b"" for none. Raises ValueError if it is incomplete."""
     lines = text.splitlines()
     content = base64.b64decode("".join(row.removeprefix(PIECE) for row in lines if row.startswith(PIECE)))
     end = next((row for row in lines if row.startswith(END)), None)
@@ -56,7 +53,7 @@ def capsule_in(text: str) -> bytes:
 
 
 def documents_in(text: str) -> list[Any]:
-    """Returns the documents that the job has printed. Raises ValueError unless they are whole."""
+    """Returns the documents in the job's output. Raises ValueError if they are incomplete."""
     try:
         unpacked = zlib.decompressobj().decompress(capsule_in(text), _LONGEST_DOCUMENTS)
         return list(json.loads(unpacked))
@@ -65,7 +62,7 @@ def documents_in(text: str) -> list[Any]:
 
 
 def _documents() -> bytes:
-    """Returns the newest documents, as many as there is room for."""
+    """Returns the newest documents within the limits, compressed."""
     found: list[Any] = []
     packed = zlib.compress(b"[]")
     for name, _ in failures.kept()[::-1][:_MOST_DOCUMENTS]:

@@ -1,6 +1,6 @@
-"""Tools of a coding agent: what is stopped or failed, stacks, variables, breakpoints, evaluation.
+"""Debugger tools for a coding agent: stopped and failed tasks, stacks, variables, breakpoints, evaluation.
 
-An agent never takes over from a person: its session watches where somebody debugs, by the relay's own rule.
+An agent never takes over from a person: the relay lets its session only watch while a person debugs.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from rayside.verbs import relay_requests
 from rayside.verbs.cluster_job import ClusterJob, attach_options
 from rayside.worker.redaction import Redactor
 
-# Characters of a line, rows of a list.
+# Limits: characters of a line, rows of a list.
 _LONGEST, _MOST_ROWS = 1_000, 50
-# Characters of one value, or of the end of a failed task's traceback, which says most.
+# Limit in characters: a value, or the end of a failed task's traceback.
 _MOST_OF_TEXT = 3_000
-# Seconds for a stop that the relay knows to be told here, and for the others that come with it.
+# Timeouts in seconds: for a stop to be reported here, and for further stops of the same moment.
 _TOLD, _QUIET = 3.0, 0.3
 _STEP, _LONGEST_WAIT, _COMPARING, _POLL, _LOOK = 2.0, 60.0, 20.0, 0.05, 0.5
 
 
 class Tools:
-    """The tools, as methods; their docstrings are what agents read.
+    """Tools as methods; agents read their docstrings.
 
     Args:
-        access: gives the access to the cluster, for each connection anew.
-        job: the id of the only job that is meant; None for all of the user's.
-        acts: whether the user allows what resumes, evaluates or edits.
+        access: returns access to the cluster; called for each connection.
+        job: id of the only visible job; None for all of the user's jobs.
+        acts: whether the user allows tools that resume, evaluate or edit.
     """
 
     def __init__(self, access: Callable[[], Access], *, job: str | None, acts: bool) -> None:
@@ -177,10 +177,10 @@ class Tools:
     # --- the session ---------------------------------------------------------------------
 
     async def _attached(self, end: float = 0.0, places: Sequence[Place] | None = None) -> Session:
-        """Returns the session; a new one where there is none, or the last has ended. Raises RaysideError.
+        """Returns the session, or attaches a new one. Raises RaysideError.
 
-        Without the first breakpoints, `places`, it attaches once a task is paused, and waits for that until
-        `end`, in the clock's seconds: what waits for a debugger to set breakpoints would go on without any.
+        Without initial breakpoints (`places`) it attaches only once a task is paused, and waits for one until
+        `end` (monotonic seconds): a job that waits for its debugger would otherwise start without any.
         """
         async with self._attaching:
             if self._session is not None and self._session.lost is None:
@@ -196,7 +196,7 @@ class Tools:
             return session
 
     async def _acting(self, places: Sequence[Place] | None = None) -> Session:
-        """Returns a session that nobody else has. Raises RaysideError."""
+        """Returns a session that may act. Raises RaysideError."""
         lost = self._session.lost if self._session is not None else None
         session = await self._attached(places=places)
         if session.watching:
@@ -221,7 +221,7 @@ class Tools:
                 self._news.append(event.text)
 
     async def close(self) -> None:
-        """Leaves; what is stopped stays so for a person, as an agent's `attach` asks of the relay."""
+        """Detaches; stopped tasks stay stopped for a person, as an agent's `attach` requests."""
         if self._reading is not None:
             self._reading.cancel()
         if self._session is not None:
@@ -278,7 +278,7 @@ class Tools:
         ]
 
     def _shown(self, verb: Callable[..., None], *arguments: str, **options: str | None) -> str:
-        """Returns what a verb shows to people."""
+        """Returns the text that a verb prints for people."""
         access, out = self._access(), io.StringIO()
         console = Console(out=out, err=io.StringIO(), program=PACKAGE, cluster=access.identity.name)
         verb(access, console, *arguments, **options)
@@ -298,7 +298,7 @@ def _path(file: str) -> str:
 
 
 def _end(text: str) -> str:
-    """Returns the end of a text of Ray's, without secrets that are known by their form."""
+    """Returns the end of a text from Ray, without secrets of known formats."""
     return Redactor(()).text(text)[-_MOST_OF_TEXT:]
 
 
@@ -307,7 +307,7 @@ def _document(value: Any) -> str:
 
 
 def _cut(value: Any) -> Any:
-    """Returns it with each text bounded: one long value is not to hide the others."""
+    """Returns the value with each text shortened, so that a long one doesn't hide others."""
     if isinstance(value, dict):
         return {str(key)[:_LONGEST]: _cut(each) for key, each in value.items()}
     if isinstance(value, list):

@@ -13,7 +13,8 @@ from rayside.client.events import JobState
 from rayside.client.session import AttachOptions
 from rayside.connection.instance import Instance
 from rayside.dap.client import Client
-from rayside.plain import line, some_of
+from rayside.dap.group_commands import drawn_edits
+from rayside.plain import line
 from rayside.ray.metadata import EDITS
 from rayside.ray.records import Job, jobs_for
 from rayside.ray.state import Dashboard
@@ -50,8 +51,7 @@ def edits_of(job: Job) -> dict[str, str]:
 
 def edited(job: Job) -> str:
     """Returns a line for people on the files that a job ran edited; empty for none."""
-    files = edits_of(job)
-    return f"edited while it ran, and not as submitted: {some_of(sorted(files))}" if files else ""
+    return drawn_edits(edits_of(job))
 
 
 def attach_options(

@@ -1,6 +1,6 @@
-"""Verb `mcp`: serves a coding agent's tools over standard input and output, by the Model Context Protocol.
+"""Verb `mcp`: Model Context Protocol server over standard input and output, for coding agents.
 
-A tool that the user has not allowed is not there. Source: https://modelcontextprotocol.io/specification
+Only tools that the user has allowed are offered. Source: https://modelcontextprotocol.io/specification
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rayside.console import Console
 from rayside.errors import InvalidArgument, MissingProgram, RaysideError
 from rayside.verbs.agent_tools import Tools
 
-# Characters of a tool's answer, and of an error.
+# Limits in characters: a tool's answer, and an error.
 _MOST, _LONGEST = 20_000, 1_000
 
 _INSTRUCTIONS = (
@@ -35,7 +35,7 @@ def serve(access: Callable[[], Access], console: Console, *, job: str | None, lo
         raise MissingProgram(
             "the Python package `mcp` is not installed", hint='pip install "rayside[mcp]" brings it'
         )
-    # A thread waits for standard input, and nothing ends that wait. The relay keeps what is stopped.
+    # The thread that reads standard input can't be interrupted. The relay keeps stopped tasks stopped.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     asyncio.run(_serve(Tools(access, job=job, acts=act), console, acts=act))
@@ -49,7 +49,7 @@ async def _serve(tools: Tools, console: Console, *, acts: bool) -> None:
 
 
 def server(tools: Tools, console: Console, *, acts: bool) -> Any:
-    """Returns the server, of the package `mcp`; tools that act are there only if the user allows them."""
+    """Returns the server of the package `mcp`; with tools that act only if `acts`."""
     from mcp.server.mcpserver import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp.types import ToolAnnotations

@@ -1,4 +1,4 @@
-"""Verb `failures`: lists the failures of tasks that left a capsule on the cluster's head, and fetches one."""
+"""Verb `failures`: lists recorded failures on the cluster's head, and fetches a capsule."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rayside.users import sees
 _NAME = "rayside-failures"
 _ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 _ENDING = ".capsule"
-# Characters of a failed job's output that its error shows; of an error, and of a name, in a row.
+# Limits in characters: a failed job's output in its error; an error and a name in a table row.
 _TOLD, _LONGEST_ERROR, _LONGEST_NAME = 400, 80, 40
 
 
@@ -32,7 +32,7 @@ def failures(
     to: str | None = None,
     everyone: bool = False,
 ) -> None:
-    """Lists the newest first, or fetches the capsule `get` into the file `to`."""
+    """Lists the failures, newest first, or fetches the capsule with the id `get` into the file `to`."""
     if to and get is None:
         raise InvalidArgument("--to goes with --get", hint="./invokew failures lists what can be fetched")
     if get is not None:
@@ -56,7 +56,7 @@ def failures(
 
 
 def listed(access: Access, *, job: str | None = None, user: str = "") -> list[dict[str, Any]]:
-    """Returns a document for each capsule that a user sees, the newest first. Raises CommandFailed."""
+    """Returns a document for each capsule that a user may see, newest first. Raises CommandFailed."""
     output = _printed(access, "")
     try:
         every = rows(output)
@@ -73,7 +73,7 @@ def listed(access: Access, *, job: str | None = None, user: str = "") -> list[di
 
 
 def fetched(access: Access, name: str) -> bytes:
-    """Returns a capsule. Raises InvalidArgument where there is none of that id, CommandFailed."""
+    """Returns a capsule. Raises InvalidArgument for an unknown id, CommandFailed."""
     none = InvalidArgument(f"no failure {line(name)} is recorded", hint="./invokew failures lists them")
     if not _ID.fullmatch(name):
         raise none
@@ -88,7 +88,7 @@ def fetched(access: Access, name: str) -> bytes:
 
 
 def documents(access: Access) -> list[Any]:
-    """Returns the documents of the newest capsules, of all users. Raises CommandFailed."""
+    """Returns the documents of the newest capsules of all users. Raises CommandFailed."""
     output = _printed(access, DOCUMENTS)
     try:
         return documents_in(output)
@@ -116,7 +116,7 @@ def _fetch(access: Access, console: Console, name: str, file: Path) -> None:
 
 
 def _printed(access: Access, name: str) -> str:
-    """Returns what a job of ours prints that asks Ray's store."""
+    """Runs failure_store.py as a job; returns its output."""
     program = f"python -m rayside.relay_actor.failure_store {name}".rstrip()
     return run_module(access.require(), _NAME, program, user=access.identity.user)
 

@@ -1,11 +1,11 @@
-"""Verbs `retry` and `edits`: failed tasks run again with edited code; which files of a job were edited."""
+"""Verbs `retry` (runs failed tasks again with edited code) and `edits` (lists a job's edited files)."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-from rayside.client.retrying import Retry, ask_in
+from rayside.client.retrying import Retry, ask_in, differing
 from rayside.client.session import Session
 from rayside.connection.access import Access
 from rayside.console import Console
@@ -14,20 +14,19 @@ from rayside.dap.framing import Message
 from rayside.dap.group_commands import RETURNED, drawn_retries
 from rayside.dap.one_request import ask
 from rayside.errors import DebuggerBusy, NothingPaused, NotRunning, RequestFailed
-from rayside.plain import line
 from rayside.ray.records import Job
 from rayside.verbs import relay_requests
 from rayside.verbs.cluster_job import ClusterJob, attach_options, edits_of
 
-# Seconds for failed tasks that nobody debugs to be attached to.
-_ARRIVING = 15.0
+# Timeouts in seconds for attaching to failed tasks, and for a failed task that Ray does not list yet.
+_ARRIVING, _UNLISTED = 15.0, 4.0
 
 
 def retry(access: Access, console: Console, wanted: Retry, *, job: str | None, everyone: bool = False) -> int:
-    """Makes failed calls again, with the local files as they are now; returns the exit code.
+    """Makes failed calls again, with today's local files; returns the exit code.
 
-    Where another debugger has the tasks they are its own still; else they stay stopped for the next one.
-    Raises NothingPaused, NotRunning, RequestFailed.
+    Tasks of another debugger stay attached to it; others stay stopped for the next debugger. Raises
+    NothingPaused, NotRunning, RequestFailed.
     """
     watched = _job(access, job, everyone)
     if watched.ended:
@@ -53,13 +52,15 @@ def retry(access: Access, console: Console, wanted: Retry, *, job: str | None, e
 
 
 def edits(access: Access, console: Console, *, job: str | None, everyone: bool = False) -> None:
-    """Shows which files of a job were edited while it ran, with the SHA-256 of what it runs."""
+    """Lists the files of a job that were edited while it ran, with the SHA-256 of the edited source."""
     watched = _job(access, job, everyone)
     files = edits_of(watched)
     if console.as_json:
         console.document({"job": watched.submission_id, "edits": files})
+    others = differing(files)
     for path, sha256 in files.items():
-        console.result(f"{line(path)}  sha256:{line(sha256)[:12]}")
+        differs = "  (the file here has another text)" if path in others else ""
+        console.result(f"{path}  sha256:{sha256[:12]}{differs}")
     if not files:
         console.result(f"Job {watched.submission_id} runs what was submitted.")
 
@@ -74,7 +75,7 @@ def _job(access: Access, job: str | None, everyone: bool) -> Job:
 
 
 def _beside(access: Access, job: str, everyone: bool) -> Any:
-    """Returns what asks the relay beside the editor that has the tasks."""
+    """Returns a function that sends requests to the relay while an editor has the tasks."""
     port, token = access.identity.ports.relay, access.identity.token_file.read_text().strip()
     whose = {"token": token, "job": job, **({"everyone": True} if everyone else {})}
     return lambda command, arguments, timeout: ask(port, command, {**whose, **arguments}, timeout=timeout)
@@ -92,8 +93,8 @@ async def _with_session(access: Access, wanted: Retry, job: str, everyone: bool,
 
 
 async def _arrived(session: Session, number: int) -> None:
-    """Waits until so many tasks have stopped in this session, or one. Raises NothingPaused for none."""
-    until = asyncio.get_running_loop().time() + _ARRIVING
+    """Waits until `number` tasks, at least one, have stopped in this session. Raises NothingPaused."""
+    until = asyncio.get_running_loop().time() + (_ARRIVING if number else _UNLISTED)
     while len(session.stops) < max(number, 1):
         left = until - asyncio.get_running_loop().time()
         if left <= 0 or await session.next_event(left) is None:

@@ -1,99 +1,63 @@
-"""Program that calls the function of a recorded failure again: `python called_again.py [FOLDER]`.
+"""Program that calls the function of a recorded failure: `python called_again.py [FOLDER]`.
 
-`rayside replay` runs it, with nothing of this package on its path. FOLDER, or this file's own, has the
-capsule's pickled parts, and `CALL` says what they are. Functions get the code that the user's files have now,
-by the path below the job's folder and the current one; where there is no such file, the recorded source is
-used.
+`rayside replay` runs it without this package on its path, except for edited_source.py beside it. FOLDER, by
+default this file's, has the capsule's pickled parts, which `CALL` describes. Functions get today's code from
+the user's files, found by their path in the job's folder below the current one; a missing file is replaced by
+the recorded source.
 """
 
 from __future__ import annotations
 
-import ast
 import asyncio
-import builtins
 import gc
 import importlib
+import importlib.util
 import inspect
 import json
 import platform
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import edited_source
+else:
+    _spec = importlib.util.spec_from_file_location(
+        "rayside_edited_source", Path(__file__).with_name("edited_source.py")
+    )
+    # Its dataclass looks the module up.
+    edited_source = sys.modules[_spec.name] = importlib.util.module_from_spec(_spec)
+    _spec.loader.exec_module(edited_source)
 
 CALL = "call.json"
-_LONGEST = 2_000  # characters of the result that are shown
+_LONGEST = 2_000  # characters shown of the result
 
 
 class _File:
-    """A source file, as it is now or was then; `path` is where the debugger finds it."""
+    """Today's or the recorded source of a file; `path` is where the debugger finds it."""
 
     def __init__(self, path: Path, then: Path) -> None:
         self.path = path
-        text, before = (each.read_text(encoding="utf-8", errors="replace") for each in (path, then))
-        tree = ast.parse(text)
-        self.codes = dict(_codes(compile(tree, str(path), "exec")))
-        self._statements = {name: statement for statement in tree.body for name in _bound(statement)}
-        old = {name: ast.dump(each) for each in ast.parse(before).body for name in _bound(each)}
-        self._changed = {
-            name
-            for name, each in self._statements.items()
-            if isinstance(each, ast.Assign | ast.AnnAssign) and ast.dump(each) != old.get(name)
-        }
-        self._done: set[tuple[int, str]] = set()
+        self._now, self._then = (edited_source.Source.of(str(path), _text(each)) for each in (path, then))
+        self._changed: dict[int, set[str]] = {}  # by namespace
 
     def renew(self, function: FunctionType) -> None:
-        """Gives a function the code that this file has for it; without any it only finds its source here."""
-        old, new = function.__code__, self.codes.get(function.__qualname__)
+        """Gives a function its code from this file; a function that is missing here keeps its own code."""
+        old = function.__code__
+        new = self._then.successor(old, function.__qualname__, self._now)
         if new is None or new.co_freevars != old.co_freevars:
             function.__code__ = _moved(old, str(self.path))
             return
         function.__code__ = new
-        self._complete(function.__globals__, set(_names(new)))
-
-    def _complete(self, variables: dict[str, Any], wanted: set[str]) -> None:
-        """Runs the module's statements that give names which it lacks, or assign something else now.
-
-        Only what was used was pickled.
-        """
-        for name in sorted(wanted):
-            statement, key = self._statements.get(name), (id(variables), name)
-            is_known = name in variables or hasattr(builtins, name)
-            if statement is None or key in self._done or (is_known and name not in self._changed):
-                continue
-            self._done.add(key)
-            used = {each.id for each in ast.walk(statement) if isinstance(each, ast.Name)}
-            self._complete(variables, used - {name})
-            exec(compile(ast.Module([statement], []), str(self.path), "exec"), variables)
+        # A pickled function only brings the globals that it used.
+        variables = function.__globals__
+        changed = self._changed.setdefault(id(variables), edited_source.changed_names(self._then, self._now))
+        edited_source.define(edited_source.names_in(new), self._now, variables, changed)
 
 
-def _bound(statement: ast.stmt) -> Iterator[str]:
-    if isinstance(statement, ast.Import | ast.ImportFrom):
-        yield from (each.asname or each.name.partition(".")[0] for each in statement.names)
-    elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield statement.name
-    elif isinstance(statement, ast.Assign | ast.AnnAssign):
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        yield from (each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
-
-
-def _codes(code: CodeType, prefix: str = "") -> Iterator[tuple[str, CodeType]]:
-    """Yields each function's code with its qualified name."""
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            name = prefix + each.co_name
-            is_function = bool(each.co_flags & inspect.CO_OPTIMIZED)
-            if is_function and not each.co_name.startswith("<"):
-                yield name, each
-            yield from _codes(each, f"{name}.<locals>." if is_function else f"{name}.")
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            yield from _names(each)
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def _moved(code: CodeType, path: str) -> CodeType:
@@ -110,8 +74,8 @@ def _files(folder: Path, call: dict[str, Any]) -> dict[str, _File]:
         is_here = own is not None and own.is_file()
         try:
             files[path] = _File(own if own is not None and is_here else folder / copy, folder / copy)
-        except (OSError, SyntaxError, ValueError) as error:
-            _say(f"{own if is_here else copy}: {error}")
+        except (OSError, edited_source.Refused) as error:
+            _say(str(error))
             continue
         if below:
             _say(f"{below}: " + ("as it is here now" if is_here else "as recorded, for it is not here"))
@@ -128,7 +92,7 @@ def main(folder: Path) -> None:
     here = platform.python_version()
     if here.split(".")[:2] != call["python"].split(".")[:2]:
         sys.exit(f"rayside: it was recorded by Python {call['python']}, and this is Python {here}")
-    # The user's modules are imported as they are here.
+    # Imports find the user's modules of today.
     sys.path[:0] = [str(Path.cwd())]
     files = _files(folder, call)
     if own := files.get(call["file"]):

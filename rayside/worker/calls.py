@@ -1,11 +1,11 @@
-"""Calls of tasks and actor methods in a worker, which can be made again after they have raised.
+"""Retries in place: a task or actor method that raised waits in its worker, and can be called again.
 
-A call that raises stops as in Ray's own post-mortem, but before Ray knows of it. A debugger may then replace
-code (edits.py) and have the call made again, with the inputs that it began with. What it returns then is the
-task's result. Retries of Ray's own are not used up. An actor's state is as the failed call has left it.
+The wait comes before Ray records the failure. A debugger may then replace code (edits.py) and call the
+function again with its original inputs. What that call returns is the task's result; Ray's own retries are
+not used up. An actor keeps the state that the failed call left.
 
-Inputs are deserialized once more from what Ray holds for as long as the task runs, so a copy is never made.
-It leans on `deserialize_objects` and `worker_paused_by_debugger` of Ray's Worker, and on `recover_args` (Ray
+The inputs are deserialized again from the values that Ray holds while the task runs, so no copy is made. This
+relies on `deserialize_objects` and `worker_paused_by_debugger` of Ray's Worker, and on `recover_args` (Ray
 2.60).
 """
 
@@ -28,31 +28,31 @@ from .failures import Unattended, record
 EVENT = "raysideRetried"
 RETURNED, RAISED = "returned", "raised"
 OK = "ok"
-# Inputs of calls that have not begun: those of an async actor, whose calls wait in turn.
+# The most pending calls whose inputs are kept: calls of an async actor queue up.
 _MOST_INPUTS = 1_000
 _MOST_SHOWN = 1_000
-# Seconds for the relay to take note of an outcome.
+# Timeout in seconds for the relay to acknowledge an outcome.
 _TOLD = 5.0
 _UNNAMED = b"__RAY_DUMMY__"  # DUMMY_TYPE of ray._common.signature
 _Key = tuple[tuple["str | None", int], ...]
 
-_failed: dict[int, Call] = {}  # the calls that have raised and stand still, by thread
-# What the arguments of calls that are about to begin were deserialized from, by names and values' ids. Ray
-# holds the values until then; of equal ids the last is the call's own.
+_failed: dict[int, Call] = {}  # failed calls that wait, by thread id
+# Serialized arguments of calls that are about to start, by argument names and ids of values. Ray keeps the
+# values alive until then. For equal keys, the newest belongs to the call.
 _inputs: OrderedDict[_Key, list[tuple[Any, Any]]] = OrderedDict()
-_shown: deque[tuple[int, int]] = deque(maxlen=_MOST_SHOWN)  # exceptions that have stopped here
+_shown: deque[tuple[int, int]] = deque(maxlen=_MOST_SHOWN)  # exceptions that the debugger has shown
 _unattended = Unattended()
 
 
 class Call:
-    """A call of a task's function or an actor's method.
+    """Call of a task's function or an actor's method.
 
     Attributes:
-        executed: what Ray calls; an actor's method is in its `method`.
-        arguments, named: what it was called with.
-        number: stands for the attempt in reports; 0 while none was asked for.
-        from_start: whether a generator's values are yielded again.
-        serialized: what Ray deserialized the inputs from, and their references; None where that is not known.
+        executed: the function that Ray calls; its attribute `method` is an actor's method.
+        arguments, named: positional and keyword arguments.
+        number: id of the requested attempt in reports; 0 without a request.
+        from_start: whether a generator yields its values again.
+        serialized: the serialized inputs and their object references; None if unknown.
     """
 
     __slots__ = ("_again", "arguments", "executed", "from_start", "named", "number", "serialized")
@@ -77,11 +77,11 @@ class Call:
 
     @property
     def has_inputs(self) -> bool:
-        """Returns whether the inputs can be taken as they were before the call."""
+        """Returns whether the original inputs are available."""
         return self.serialized is not None
 
     def stop(self, error: BaseException) -> bool:
-        """Stops this thread for the debugger; returns whether the call is to be made again."""
+        """Stops this thread in the debugger; returns whether to make the call again."""
         self._report(RAISED, error)
         self.number, self.from_start, self._again = 0, False, False
         thread = threading.get_ident()
@@ -102,7 +102,7 @@ class Call:
         return self._again
 
     async def stop_beside(self, error: BaseException) -> bool:
-        """Stops a thread of its own, in the call's context: the other calls of the event loop run on."""
+        """Stops a separate thread in the call's context, so that other calls of the event loop continue."""
         loop = asyncio.get_running_loop()
         stopped: asyncio.Future[bool] = loop.create_future()
 
@@ -121,7 +121,7 @@ class Call:
         return await stopped
 
     def asked(self, number: int, from_start: bool) -> None:
-        """Notes that the call is to be made again once its thread resumes."""
+        """Records a request to make the call again when its thread resumes."""
         self.number, self.from_start, self._again = number, from_start, True
 
     def returned(self) -> None:
@@ -144,7 +144,7 @@ class Call:
 
             why = "" if error is None else described(error)[:1_000]
             attempt, self.number = self.number, 0
-            # What returns may be the last of its job, and its process be ended: the relay knows first.
+            # The job may end with this result, and its process too: the relay has to know before.
             telling.ask(EVENT, {"key": attempt, "outcome": outcome, "why": why}, _TOLD)
 
 
@@ -154,7 +154,7 @@ def _identity(error: BaseException) -> tuple[int, int]:
 
 
 def _stand_still(error: BaseException, record: Callable[[], None]) -> None:
-    """Stops this thread as Ray's post-mortem does, which would also print the exception."""
+    """Stops this thread as Ray's post-mortem does, but without printing the exception."""
     from ray._private.worker import global_worker
 
     from .tracing import debugger
@@ -171,11 +171,11 @@ def _stand_still(error: BaseException, record: Callable[[], None]) -> None:
         info.is_tracing -= 1
 
 
-# --- inputs of calls that are about to begin ---------------------------------------------
+# --- inputs of calls that are about to start ---------------------------------------------
 
 
 def note_inputs(values: Any, serialized: Any, references: Any) -> None:
-    """Notes what values were deserialized from, if they are a task's arguments."""
+    """Records the serialized form of values, if they are a task's arguments."""
     if key := _key(values):
         _inputs.setdefault(key, []).append((serialized, references))
         if len(_inputs) > _MOST_INPUTS:
@@ -183,13 +183,13 @@ def note_inputs(values: Any, serialized: Any, references: Any) -> None:
 
 
 def leave_alone(unattended: Unattended) -> None:
-    """Sets what becomes of calls that raise where no debugger is."""
+    """Sets what happens to failed calls without a debugger."""
     global _unattended
     _unattended = unattended
 
 
 def is_shown(error: BaseException | None) -> bool:
-    """Returns, once for each, whether an exception has stopped here already."""
+    """Returns whether the debugger has shown this exception already; true once for each."""
     if error is None or (known := _identity(error)) not in _shown:
         return False
     _shown.remove(known)
@@ -197,9 +197,9 @@ def is_shown(error: BaseException | None) -> bool:
 
 
 def _key(values: Any) -> _Key:
-    """Returns what identifies a task's inputs; nothing for what `ray.get` has deserialized, or no call gets.
+    """Returns the key of a task's inputs; empty for results of `ray.get` and for calls that will not start.
 
-    Ray flattens arguments to pairs of a name, or a mark for those without, and a value.
+    Ray flattens arguments into pairs of name and value, with a marker as the name of positional ones.
     """
     if not isinstance(values, list) or len(values) % 2:
         return ()
@@ -210,7 +210,7 @@ def _key(values: Any) -> _Key:
 
 
 def _has_failed(value: object) -> bool:
-    """Returns whether it stands for what another task was to return: Ray does not begin the call then."""
+    """Returns whether an input is the error of another task: Ray does not start the call then."""
     kind = type(value)
     return issubclass(kind, Exception) and any(each.__name__ == "RayError" for each in kind.__mro__)
 
@@ -225,11 +225,11 @@ def _taken(key: _Key) -> tuple[Any, ...] | None:
     return serialized
 
 
-# --- what the relay asks -----------------------------------------------------------------
+# --- requests from the relay -----------------------------------------------------------------
 
 
 def check(texts: Mapping[str, str]) -> str:
-    """Returns why these texts, by path, can't be applied here; also where failed calls would not fit them."""
+    """Returns why these sources, by path, can't be applied here, or don't fit the failed calls' inputs."""
     try:
         changed = edits.changed(texts)
     except Refused as refused:
@@ -246,24 +246,24 @@ def _does_not_bind(function: Any, call: Call) -> str:
         inspect.signature(function).bind(*call.arguments, **call.named)
     except TypeError as error:
         return f"can't take the inputs that the failed call began with: {error}"
-    except ValueError:  # It says nothing of its signature.
+    except ValueError:  # It has no signature.
         return ""
     return ""
 
 
 def here(number: int, *, from_start: bool = False, as_they_are: bool = False) -> str:
-    """Asks for this thread's failed call to be made again once it resumes; returns OK, or why it can't be.
+    """Requests that this thread's failed call is made again when it resumes; returns OK, or why it can't be.
 
     Args:
-        number: stands for the attempt in the report of its outcome, EVENT.
-        from_start: whether a generator's values are yielded again.
-        as_they_are: whether inputs that can't be taken anew are used as the failed call has left them.
+        number: id of the attempt in the report of its outcome (EVENT).
+        from_start: whether a generator yields its values again.
+        as_they_are: whether to use the inputs as the failed call left them if the originals are unavailable.
     """
     call = _failed.get(threading.get_ident())
     if call is None:
-        return "only a task or an actor's method that has failed can run again, and is not doing so already"
+        return "only a failed task or actor method that is waiting can run again"
     if not call.has_inputs and not as_they_are:
-        return "its inputs can't be taken anew, and it may have changed them: --as-they-are uses them"
+        return "its original inputs are unavailable, and it may have changed them: --as-they-are uses them"
     if why := _does_not_bind(call.function, call):
         return f"its function {why}"
     call.asked(number, from_start)

@@ -1,8 +1,8 @@
-"""Capsule of a failed call: one zip file that says what failed, where, and with which values.
+"""Capsule of a failed call: a zip file with the exception, its frames and variables, sources and inputs.
 
-`capsule.json` has all that a look at it needs, `sources/` the texts of its files. `function.pickle` and
-`inputs/` are for who calls it again; nobody else loads them. Values are summed up and masked as a debugger
-shows them. A function or an input that has a secret's value in it is left out.
+Viewers read `capsule.json` and the source files in `sources/`. Only a new call of the function unpickles
+`function.pickle` and `inputs/`. Values are summarized and masked as in the debugger. A function or an input
+that contains a secret's value is left out.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from .secret_names import may_be_secret_name
 
 FORMAT = 1
 DOCUMENT, FUNCTION, SOURCES = "capsule.json", "function.pickle", "sources/"
-# The most bytes of a capsule; of a source, and of all, before they are compressed.
+# Limits in bytes: a capsule; one source file and all of them, uncompressed.
 MOST_BYTES, _MOST_OF_SOURCE, _MOST_OF_SOURCES = 1024 * 1024, 256 * 1024, 2 * 1024 * 1024
-# The most exceptions that led to one another, frames of each, variables of a frame.
+# Limits: chained exceptions, frames of each, local and global variables of a frame.
 _MOST_ERRORS, _MOST_FRAMES, _MOST_VARIABLES, _MOST_GLOBALS = 8, 100, 100, 50
 _MOST_VERSIONS, _LONGEST_ENVIRONMENT = 300, 100_000
-# Bytes of a file's entry in the zip file, and of what ends that.
+# Bytes of a zip entry's header, and of the end of the zip file.
 _ENTRY, _END = 256, 4_096
 _OWN = Path(__file__).parent
 
@@ -43,10 +43,10 @@ _OWN = Path(__file__).parent
 def made(
     call: Any, error: BaseException, about: Mapping[str, Any], masked: tuple[str, str]
 ) -> tuple[bytes, str]:
-    """Returns the capsule of a call (calls.py) that has raised this, and the last line of its traceback.
+    """Returns the capsule of a failed call (calls.py), and the last line of its traceback.
 
     Args:
-        about: what is known of the task, its job and its node.
+        about: id, time, task, job and node of the failure.
         masked: the settings `masked_names` and `masked_values`.
     """
     frames = [frame for each, _ in _errors(error) for frame, _ in _frames(each.__traceback__)]
@@ -71,11 +71,11 @@ def made(
     return _zip(document, sources.texts, parts), document["errors"][0]["text"]
 
 
-# --- what raised -------------------------------------------------------------------------
+# --- exceptions -------------------------------------------------------------------------
 
 
 def _errors(error: BaseException) -> Iterator[tuple[BaseException, str]]:
-    """Yields the exception and those that led to it, each with how: the cause, the context, in the group."""
+    """Yields the exception and its chain, each with its relation: "cause", "context" or "group"."""
     left, seen = [(error, "")], set[int]()
     while left and len(seen) < _MOST_ERRORS:
         each, how = left.pop(0)
@@ -96,7 +96,7 @@ def _errors(error: BaseException) -> Iterator[tuple[BaseException, str]]:
 
 
 def _frames(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
-    """Returns the frames of a traceback and the line of each, innermost first, without the debugger's own."""
+    """Returns the frames of a traceback with their lines, innermost first, without the debugger's own."""
     found = [
         (frame, line)
         for frame, line in traceback.walk_tb(trace)
@@ -136,7 +136,7 @@ def _used_globals(frame: FrameType) -> dict[str, Any]:
 
 
 class _Sources:
-    """Texts of the files of frames; `texts` are by the name that each has in the capsule."""
+    """Source files of frames; `texts` has them by their name in the capsule."""
 
     def __init__(self, masks: Masks) -> None:
         self.texts: dict[str, str] = {}
@@ -155,7 +155,7 @@ class _Sources:
         return self._names[path]
 
 
-# --- what ran ----------------------------------------------------------------------------
+# --- function and environment ----------------------------------------------------------------------------
 
 
 def _function(function: Any) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def _runtime_env(masks: Masks) -> Any:
 
 
 def _versions() -> dict[str, str]:
-    """Returns the versions of the packages that are imported here, as far as they tell it."""
+    """Returns the versions of imported packages that have a `__version__`."""
     found = {
         name: vars(module)["__version__"]
         for name, module in list(sys.modules.items())
@@ -189,7 +189,7 @@ def _versions() -> dict[str, str]:
 
 
 def _zip(document: dict[str, Any], sources: Mapping[str, str], parts: Parts) -> bytes:
-    """Returns the file. What does not fit is left out: the longest inputs first, then sources."""
+    """Returns the zip file, without what exceeds the limit: the longest inputs first, then sources."""
     room = MOST_BYTES - len(zlib.compress(json.dumps(document).encode())) - _END
     texts = {name: text.encode("utf-8", "replace") for name, text in sources.items()}
     by_length = sorted(parts.contents.items(), key=lambda part: (part[0] != FUNCTION, len(part[1])))

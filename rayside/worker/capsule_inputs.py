@@ -1,4 +1,4 @@
-"""Function and inputs of a failed call, pickled within bounds, for who calls it again."""
+"""Pickles of a failed call's function and inputs, within limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from .capsule_values import Masks
 from .evaluated.reached import described
 
-# The most bytes of one.
+# The most bytes of one pickle.
 MOST = 8 * 1024 * 1024
 INPUTS = "inputs/"
 
@@ -29,9 +29,9 @@ class _Bounded(io.BytesIO):
 
 
 def inputs(call: Any, masks: Masks) -> Iterator[tuple[str, dict[str, Any], Callable[[], bytes]]]:
-    """Yields each input: the name of its file, what is shown of it, and what pickles it.
+    """Yields each input: the name of its file, its description, and a function that pickles it.
 
-    It is as it was before the call where Ray holds it still, else as the call has left it.
+    The value is the original one if Ray still holds it, else as the call left it.
     """
     held = dict(_held(call)) if call.serialized else {}
     of_actor = int(hasattr(call.executed, "method"))
@@ -54,7 +54,7 @@ def inputs(call: Any, masks: Masks) -> Iterator[tuple[str, dict[str, Any], Calla
 
 
 def _parameter(function: Any, place: int) -> str:
-    """Returns the name of what is passed by place, which may be one of several."""
+    """Returns the name of a positional argument."""
     with suppress(Exception):
         for number, (name, parameter) in enumerate(inspect.signature(function).parameters.items()):
             if parameter.kind is parameter.VAR_POSITIONAL:
@@ -65,7 +65,7 @@ def _parameter(function: Any, place: int) -> str:
 
 
 def _held(call: Any) -> Iterator[tuple[int | str, tuple[Callable[[], Any], int]]]:
-    """Yields, by place or name, what deserializes an input once more, and how many bytes Ray holds of it."""
+    """Yields, by position or name, a function that deserializes an input again, and its size in bytes."""
     from ray._private.worker import global_worker
 
     objects, references = call.serialized
@@ -75,7 +75,7 @@ def _held(call: Any) -> Iterator[tuple[int | str, tuple[Callable[[], Any], int]]
 
     place = 0
     for index in range(0, len(objects), 2):
-        # Ray has a mark, as bytes, in place of the name of what is not passed by name.
+        # The name of a positional argument is a marker in bytes.
         name = taken(index)
         key = name if isinstance(name, str) else place
         place += not isinstance(name, str)
@@ -102,7 +102,7 @@ def pickle_of(value: Any) -> bytes:
 
 
 class Parts:
-    """What is pickled, by name, as far as it is short enough and has no secret."""
+    """Pickled parts by name, without those that are too long or contain a secret."""
 
     def __init__(self, masks: Masks) -> None:
         self._secrets = [value.encode("utf-8", "replace") for value in masks.known]
@@ -110,7 +110,7 @@ class Parts:
         self.contents: dict[str, bytes] = {}
 
     def add(self, name: str, pickled: Callable[[], bytes], of: str = "") -> str:
-        """Adds a part; returns why it is left out, if it is. `of` is the name of an input."""
+        """Adds a part; returns why it is left out, or an empty text. `of` is the name of an input."""
         if self._secret is not None and of and self._secret.include(of):
             return "its name is a secret's"
         try:

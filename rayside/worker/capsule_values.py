@@ -1,4 +1,4 @@
-"""Variables in a capsule: summed up and masked as a debugger shows them."""
+"""Variables in a capsule, summarized and masked as in the debugger."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .evaluated import secret_values, shown, summary
 from .redaction import REDACTED, Redactor
 from .secret_names import USUAL, SecretNames
 
-# The most items of a value that are shown, and how deep they lie; of all values the characters, of a name.
+# Limits: items of a value, and their depth; characters of all values, and of a name.
 MOST_ITEMS, DEEPEST = 20, 2
 _LONGEST_IN_ALL, LONGEST_NAME = 1_000_000, 200
 # Seconds after which values are no longer measured.
@@ -25,11 +25,11 @@ NO_VARIABLES = (ModuleType, FunctionType, MethodType, type)
 
 
 class Masks:
-    """What is shown of values, without secrets.
+    """Summaries of values without secrets.
 
     Args:
         names, values: the settings `masked_names` and `masked_values`.
-        frames: the frames whose secrets are known by their values, too.
+        frames: frames whose secret values are masked wherever they appear.
     """
 
     def __init__(self, names: str, values: str, frames: list[FrameType]) -> None:
@@ -57,7 +57,7 @@ class Masks:
         return [*(self.variable(*each) for each in some), *([left_out] if len(values) > most else [])]
 
     def variable(self, name: str, value: Any, depth: int = 0) -> dict[str, Any]:
-        """Returns `name`, `type`, `value` and, where it has them, `items`, `size`, `shape`, `nan` ..."""
+        """Returns `name`, `type`, `value` and, if applicable, `items`, `size`, `shape`, `nan` ..."""
         kind = shown.name_of(type(value))[:LONGEST_NAME]
         row: dict[str, Any] = {"name": self.name(str(name)), "type": kind}
         bare = str(name).strip("\"' ")
@@ -79,7 +79,7 @@ class Masks:
 
 
 def _items(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yields what is in a container, or an object's attributes; calls nothing of theirs."""
+    """Yields the items of a container or an object's attributes, without running the user's code."""
     if (container := shown.container_of(value)) is not None:
         if container[0] is dict:
             for place, (key, item) in enumerate(dict.items(value)):

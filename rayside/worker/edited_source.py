@@ -1,4 +1,4 @@
-"""Edited source text of one file: its code and definitions by name, and which differences can be applied."""
+"""Compiled source of one file, and the differences between two that a running process can take."""
 
 from __future__ import annotations
 import __future__
@@ -20,12 +20,12 @@ BINDS = (*DEFINES, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
 
 
 class Refused(Exception):
-    """An edit can't be applied; the one sentence says why."""
+    """The edit can't be applied; the message is one sentence with the reason."""
 
 
 @dataclass
 class Source:
-    """A file's text, with the code and the definitions in it, by qualified name."""
+    """Source of a file, with its code objects and definitions by qualified name."""
 
     path: str
     text: str
@@ -56,9 +56,10 @@ class Source:
         return source
 
     def successor(self, code: CodeType, qualname: str, edited: Source) -> CodeType | None:
-        """Returns what the edited source has in place of a function's code; None where it has nothing.
+        """Returns the code that replaces a function's code in the edited source; None if it has none.
 
-        `qualname` is the function's own, for code that is not of this text: the file has changed meanwhile.
+        `qualname` is the function's own name, for code that does not come from this text: the file has
+        changed since.
         """
         name, index = self.names.get(code, (getattr(code, "co_qualname", qualname), 0))
         before, after = self.codes.get(name, [code]), edited.codes.get(name, [])
@@ -85,7 +86,7 @@ def _definitions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.stm
 
 
 def refuse_definitions(before: Source, after: Source) -> None:
-    """Refuses what a running process can't be given, by name."""
+    """Raises Refused for a changed definition that a running process can't take."""
     file = Path(after.path).name
     for name, new in after.definitions.items():
         old = before.definitions.get(name)
@@ -106,12 +107,12 @@ def refuse_definitions(before: Source, after: Source) -> None:
 
 
 def _attributes(definition: ast.ClassDef) -> list[ast.stmt]:
-    """Returns the statements of a class that are run when it is made, `__slots__` among them."""
+    """Returns the statements of a class that only run at its definition, such as `__slots__`."""
     return [each for each in definition.body if not isinstance(each, DEFINES) and not _says_nothing(each)]
 
 
 def _says_nothing(statement: ast.stmt) -> bool:
-    """Returns whether a statement is a text, such as a docstring, or `pass`."""
+    """Returns whether a statement is a constant, such as a docstring, or `pass`."""
     is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
     return is_text or isinstance(statement, ast.Pass)
 
@@ -125,7 +126,7 @@ def refuse_statements(before: Source, after: Source) -> None:
 
 
 def new_statements(before: Source, after: Source) -> Iterator[ast.stmt]:
-    """Yields the module's statements that the text before does not have, but for changed definitions."""
+    """Yields the module's statements that are new in `after`, without changed definitions."""
     known = {_dump(each) for each in before.tree.body}
     for statement in after.tree.body:
         is_known = isinstance(statement, DEFINES) and statement.name in before.definitions
@@ -148,7 +149,7 @@ def _dump(node: Any) -> str:
 def run(
     statement: ast.stmt, source: Source, namespace: dict[str, Any], names: dict[str, Any] | None = None
 ) -> None:
-    """Runs a statement of a source, as that says in its `__future__` imports. Raises Refused."""
+    """Runs a statement of a source under the `__future__` imports of that source. Raises Refused."""
     module = ast.fix_missing_locations(ast.Module([statement], []))
     future = source.code.co_flags & __future__.annotations.compiler_flag
     try:
@@ -163,16 +164,27 @@ def has_raised(error: Exception, line: int, source: Source) -> Refused:
     return Refused(f"line {line} of {Path(source.path).name} raised {why}")
 
 
-def define(names: Iterable[str], source: Source, namespace: dict[str, Any]) -> None:
+def define(names: Iterable[str], source: Source, namespace: dict[str, Any], changed: set[str]) -> None:
+    """Defines these names in a namespace that lacks them, as the source does. Raises Refused.
+
+    `changed` has the names to define again; each is removed once that is done.
+    """
     for name in names:
-        if name in namespace or hasattr(builtins, name):
+        if name not in changed and (name in namespace or hasattr(builtins, name)):
             continue
         statement = next((each for each in source.tree.body if name in _bound(each)), None)
         if statement is not None:
-            # What a definition names is needed, too; the name is there first, for it may name itself.
-            namespace[name] = None
-            define((each.id for each in ast.walk(statement) if isinstance(each, ast.Name)), source, namespace)
+            # A definition needs the names that it uses. It may use its own, which is therefore set first.
+            namespace.setdefault(name, None)
+            changed -= _bound(statement)
+            used = [each.id for each in ast.walk(statement) if isinstance(each, ast.Name)]
+            define(used, source, namespace, changed)
             run(statement, source, namespace)
+
+
+def changed_names(before: Source, after: Source) -> set[str]:
+    """Returns the names that `after` binds anew or to something else, without changed definitions."""
+    return set().union(*map(_bound, new_statements(before, after)))
 
 
 def _bound(statement: ast.stmt) -> set[str]:
@@ -189,7 +201,3 @@ def _bound(statement: ast.stmt) -> set[str]:
 def names_in(code: CodeType) -> set[str]:
     inner = [each for each in code.co_consts if isinstance(each, CodeType)]
     return {*code.co_names}.union(*map(names_in, inner))
-
-
-def _named_in(statement: ast.AST) -> list[str]:
-    return [each.id for each in ast.walk(statement) if isinstance(each, ast.Name)]

@@ -1,13 +1,13 @@
-"""Edits of source files in a running worker: functions get the code that the edited text gives them.
+"""Live edits: functions of a running worker get the code of an edited source file.
 
-Functions, methods, nested functions, coroutines and generators are found among all objects of the process, in
-modules and by value alike, and get new code; frames that run keep theirs. New functions, classes, methods and
-imports are added, and changed assignments of a module are run again. What can't be replaced is refused before
-anything is changed: a closure over other variables, a class's bases, decorators, `__slots__`, default values
-that are no literals, and other statements of a module, which were run when it was imported.
+Functions, methods, nested functions, coroutines and generators are found among all objects of the process,
+whether imported or pickled by value, and get new code; running frames keep theirs. New functions, classes,
+methods and imports are added, and changed assignments of a module run again. An edit is refused, before
+anything is changed, if it needs other closure variables, class bases, decorators, `__slots__`, default values
+other than literals, or other statements of a module, which only run at its import.
 
-A file that is imported later, and a function that is unpickled later, have the edited code, too. Files on
-disk are not changed, for other jobs may share them.
+Modules that are imported later and functions that are unpickled later get the edited code as well. Files on
+disk are not changed: other jobs may share them.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from .edited_source import (
     FUNCTIONS,
     Refused,
     Source,
+    changed_names,
     define,
     has_raised,
     names_in,
@@ -42,10 +43,11 @@ from .loaded_texts import due, file_of, real_path, text_of, texts
 
 @dataclass
 class _Change:
-    """Replacement of one file's code in this process, decided but not done."""
+    """Planned replacement of one file's code in this process."""
 
     before: Source
     after: Source
+    functions: list[FunctionType]
     codes: list[tuple[FunctionType, CodeType]] = field(default_factory=list)
     defaults: list[tuple[FunctionType, tuple[Any, ...] | None, dict[str, Any] | None]] = field(
         default_factory=list
@@ -55,7 +57,7 @@ class _Change:
 
 
 def apply(texts: Mapping[str, str]) -> str:
-    """Makes these texts, by path, what the process runs; returns why not, and has changed nothing then."""
+    """Applies these sources, by path; returns why not, with nothing changed."""
     try:
         changes = [change for path, text in texts.items() if (change := _change(path, text)) is not None]
         with _Statements(changes):
@@ -64,15 +66,15 @@ def apply(texts: Mapping[str, str]) -> str:
     except Refused as refused:
         return str(refused)
     for path in texts:
-        due.pop(real_path(path), None)  # What is asked for last holds.
+        due.pop(real_path(path), None)  # The newest request wins.
     later_code.know_lines()
     return ""
 
 
 def changed(texts: Mapping[str, str]) -> dict[FunctionType, FunctionType]:
-    """Returns the functions that would change, each with one that has its new code and defaults.
+    """Returns the functions that would change, each with a copy that has the new code and defaults.
 
-    Raises Refused, as far as that is known without running the texts.
+    Raises Refused, as far as that is known without running the sources.
     """
     changes = [change for path, text in texts.items() if (change := _change(path, text)) is not None]
     found = {function: _copy(function, code) for change in changes for function, code in change.codes}
@@ -90,7 +92,7 @@ def _copy(function: FunctionType, code: CodeType) -> FunctionType:
 
 
 def apply_later(texts: Mapping[str, str]) -> None:
-    """Keeps these texts, which the next call of a task in this process applies before it begins."""
+    """Schedules these sources, by path: the next call of a task in this process applies them first."""
     due.update({real_path(path): text for path, text in texts.items()})
 
 
@@ -109,7 +111,7 @@ def _change(path: str, text: str) -> _Change | None:
     functions = _functions(real)
     if not (before.text or functions or Path(path).is_file()):
         raise Refused(f"{path} is no file of this job")
-    change = _Change(before, Source.of(path, text))
+    change = _Change(before, Source.of(path, text), functions)
     refuse_definitions(before, change.after)
     if _modules(real):
         refuse_statements(before, change.after)
@@ -149,7 +151,7 @@ def _note_defaults(change: _Change, function: FunctionType, code: CodeType) -> N
 
 
 def _note_methods(change: _Change, real: str) -> None:
-    """Notes the methods that classes get anew."""
+    """Collects the methods that are new to classes."""
     wanted: dict[str, list[tuple[str, ast.stmt]]] = {}
     for name, definition in change.after.definitions.items():
         owner, _, bare = name.rpartition(".")
@@ -171,7 +173,7 @@ def _is_in(member: object, real: str) -> bool:
 
 
 class _Statements:
-    """Context that runs what modules get anew, and takes it back where something is refused."""
+    """Context that runs new statements of modules, and rolls back if something is refused."""
 
     def __init__(self, changes: Iterable[_Change]) -> None:
         self._changes = changes
@@ -202,31 +204,36 @@ class _Statements:
 
 
 def _fill(change: _Change, kept: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
-    """Gives functions that came by value the globals that their new code names, and the text defines."""
-    modules = [vars(module) for module in _modules(real_path(change.after.path))]
-    for function, code in change.codes:
+    """Gives functions that were pickled by value the new and changed globals that they use."""
+    modules = {id(vars(module)) for module in _modules(real_path(change.after.path))}
+    codes, changed = dict(change.codes), dict[int, set[str]]()
+    for function in change.functions:
         namespace = function.__globals__
-        if not any(namespace is each for each in modules):
+        if id(namespace) in modules:
+            continue
+        if id(namespace) not in changed:
             kept.append((namespace, dict(namespace)))
-            define(names_in(code), change.after, namespace)
+            changed[id(namespace)] = changed_names(change.before, change.after)
+        names = names_in(codes.get(function, function.__code__))
+        define(names, change.after, namespace, changed[id(namespace)])
 
 
 def _replace(change: _Change) -> None:
     for function, code in change.codes:
-        function.__code__ = code  # Breakpoints are compiled into it anew: entering.py is told.
+        function.__code__ = code  # The relay then has breakpoints compiled in again.
     for function, defaults, by_name in change.defaults:
         function.__defaults__, function.__kwdefaults__ = defaults, by_name
     for owner, name, method in change.made:
         type.__setattr__(owner, name, method)  # A metaclass may refuse it.
     path, text = change.after.path, change.after.text
     texts[real_path(path)] = change.after
-    # Without a time of change `linecache` does not look at the file.
+    # Without a modification time, `linecache` does not check the file.
     for name in {path, *(code.co_filename for _, code in change.codes)}:
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
 
 
 def _method(owner: type, name: str, definition: ast.stmt, source: Source) -> Any:
-    """Makes a method; `super()` in it finds its class as the variable of a function around it."""
+    """Defines a method; its `super()` gets the class from a closure variable."""
     around = ast.parse("def around(__class__): pass").body[0]
     assert isinstance(around, ast.FunctionDef)
     around.body = [definition, ast.Return(ast.Name(name, ast.Load()))]
@@ -246,7 +253,7 @@ def _method(owner: type, name: str, definition: ast.stmt, source: Source) -> Any
 
 
 def _compile_in_class(function: FunctionType, source: Source) -> None:
-    """Gives a new method the code that its class would: names that begin with `__` are the class's own."""
+    """Gives a new method the code that its class would give it, with private names mangled."""
     code = source.codes.get(function.__qualname__, [function.__code__])[-1]
     made = function.__code__  # A decorator may have made it.
     if (code.co_name, code.co_firstlineno, code.co_freevars) == (

@@ -1,7 +1,7 @@
-"""Failures that nobody debugs: their capsules are kept in Ray's key-value store, on the cluster's head.
+"""Recorded failures: capsules of failed calls that nobody debugged, in Ray's key-value store on the head.
 
-The newest are kept, within bounds. Keys are in order of time, and one that lists a capsule has its length, so
-that a look at the keys alone says what is there.
+The newest are kept, within limits. Keys sort by time and include each capsule's length, so that listing the
+keys is enough to enforce the limits.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from .evaluated import scope
 
 NAMESPACE = b"rayside"
 LISTED, KEPT = b"failure-row/", b"failure/"
-# The most capsules of a cluster, and their bytes; in an hour those of a process, and of one place in it.
+# Limits: capsules of a cluster, and their bytes; capsules of a process in an hour, and of one source line.
 MOST, MOST_BYTES = 50, 20 * 1024 * 1024
 MOST_OF_A_PROCESS, MOST_OF_A_PLACE = 20, 3
 _LONGEST_ERROR = 400
-# Seconds for one to be made: it makes `repr`s of the user's.
+# Timeout in seconds for making a capsule, which calls the user's `__repr__`.
 _MAKING = 30.0
 
 
 @dataclass(frozen=True)
 class Unattended:
-    """What becomes of a call that raises where no debugger is.
+    """Policy for failed calls without a debugger.
 
     Attributes:
-        stops: whether it waits for one.
-        patience: seconds until one has come, or else a capsule is left; the wait goes on.
-        are_recorded: whether it leaves a capsule.
-        masked: the settings `masked_names` and `masked_values`, for that.
+        stops: whether the call waits for a debugger.
+        patience: seconds without a debugger after which the failure is recorded; the call waits on.
+        are_recorded: whether failures are recorded.
+        masked: the settings `masked_names` and `masked_values`.
     """
 
     stops: bool = True
@@ -54,9 +54,9 @@ class Unattended:
         return cls(stops, config.attach_timeout, config.record_failures, masked)
 
     def wait(self, record: Callable[[], None]) -> None:
-        """Waits for a debugger without end; has the failure recorded where none comes in time.
+        """Waits for a debugger without a timeout; records the failure if none attaches in time.
 
-        Several threads may wait at the same time, unlike by `debugpy.wait_for_client`.
+        Several threads may wait at the same time, unlike in `debugpy.wait_for_client`.
         """
         import pydevd
 
@@ -72,11 +72,11 @@ class Unattended:
         pydevd._wait_for_attach(threading.Event())
 
 
-_places: list[tuple[int, tuple[Any, ...]]] = []  # the hour and the place of each that was recorded here
+_places: list[tuple[int, tuple[Any, ...]]] = []  # hour and source line of each failure recorded here
 
 
 def record(call: Any, error: BaseException, masked: tuple[str, str]) -> None:
-    """Keeps the capsule of a call that has raised this, and says so in the process's log. Never raises."""
+    """Stores the capsule of a failed call, and logs it in the process's output. Never raises."""
     with suppress(Exception):
         if _has_room(_place(error)):
             name = str(getattr(call.function, "__qualname__", "a task"))
@@ -84,7 +84,7 @@ def record(call: Any, error: BaseException, masked: tuple[str, str]) -> None:
 
 
 def _recorded(call: Any, error: BaseException, masked: tuple[str, str]) -> str:
-    """Keeps the capsule; returns what became of it."""
+    """Stores the capsule; returns the outcome, for people."""
     about = _about()
     done: list[str] = []
 
@@ -96,16 +96,16 @@ def _recorded(call: Any, error: BaseException, masked: tuple[str, str]) -> str:
             row = {key: about[key] for key in ("job", "submission", "user", "task", "node")}
             keep(about["id"], content, {**row, "when": about["when"], "error": text[:_LONGEST_ERROR]})
             done.append(f"nobody debugged it: `rayside failures --get {about['id']}`")
-        except BaseException as failure:  # also what ends a thread in a `repr`
+        except BaseException as failure:  # a `__repr__` may raise SystemExit
             done.append(f"was not recorded: {type(failure).__name__}: {failure}")
 
-    # A `repr` of the user's may never end.
+    # The user's `__repr__` may hang.
     tracing.in_background(make).join(_MAKING)
     return done[0] if done else f"was not recorded within {_MAKING:g} s"
 
 
 def _has_room(place: tuple[Any, ...]) -> bool:
-    """Notes a failure of that place; returns whether it is recorded."""
+    """Counts a failure at a source line; returns whether to record it."""
     hour = int(time.monotonic() / 3600)
     _places[:] = [each for each in _places if each[0] == hour]
     if len(_places) >= MOST_OF_A_PROCESS or _places.count((hour, place)) >= MOST_OF_A_PLACE:
@@ -122,11 +122,11 @@ def _place(error: BaseException) -> tuple[Any, ...]:
 
 
 def _about() -> dict[str, Any]:
-    """Returns what is known of the task that this thread runs."""
+    """Returns the id, time, task, job and node of a failure in this thread."""
     here = scope.Scope()
     now = datetime.now(timezone.utc)
     return {
-        # In order of time, as text.
+        # Ids sort by time.
         "id": f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
         "when": now.isoformat(timespec="seconds").replace("+00:00", "Z"),
         **{name: getattr(here, name) for name in scope.NAMES},
@@ -139,7 +139,7 @@ def _about() -> dict[str, Any]:
 
 
 def keep(name: str, content: bytes, row: dict[str, Any]) -> None:
-    """Keeps a capsule, and the newest of those before. Raises what Ray raises."""
+    """Stores a capsule, and deletes the oldest ones beyond the limits. Raises Ray's errors."""
     from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_put
 
     _internal_kv_put(KEPT + name.encode(), content, namespace=NAMESPACE)
@@ -154,7 +154,7 @@ def keep(name: str, content: bytes, row: dict[str, Any]) -> None:
 
 
 def kept() -> list[tuple[str, int]]:
-    """Returns the name and the length of each capsule that is kept, the oldest first."""
+    """Returns name and length in bytes of each stored capsule, oldest first."""
     from ray.experimental.internal_kv import _internal_kv_list
 
     keys = [key.removeprefix(LISTED).decode() for key in _internal_kv_list(LISTED, namespace=NAMESPACE)]
@@ -162,7 +162,7 @@ def kept() -> list[tuple[str, int]]:
 
 
 def rows() -> list[dict[str, Any]]:
-    """Returns what is said of each capsule, the oldest first."""
+    """Returns the description of each stored capsule, oldest first."""
     from ray.experimental.internal_kv import _internal_kv_get
 
     found = []
@@ -174,7 +174,7 @@ def rows() -> list[dict[str, Any]]:
 
 
 def content(name: str) -> bytes | None:
-    """Returns a capsule; None where none of that name is kept."""
+    """Returns a stored capsule; None if there is none of that name."""
     from ray.experimental.internal_kv import _internal_kv_get
 
     found: bytes | None = _internal_kv_get(KEPT + name.encode(), namespace=NAMESPACE)

@@ -1,6 +1,6 @@
-"""Functions that Ray executes in a worker, wrapped so that a call that raises can be made again (calls.py).
+"""Wrappers around the functions that Ray executes in a worker, for retries of failed calls (calls.py).
 
-It leans on `get_execution_info` of Ray's FunctionActorManager, on `deserialize_objects` of its Worker, and on
+This relies on `get_execution_info` of Ray's FunctionActorManager, `deserialize_objects` of its Worker, and
 `_post_mortem` of ray.util.rpdb, which Ray's `store_task_errors` calls for each failed task (Ray 2.60).
 """
 
@@ -23,7 +23,7 @@ _FOLLOWS = "_rayside_follows"
 
 
 def begin(config: Config) -> None:
-    """Lets calls that raise be made again, or be recorded, in a worker that does so; with the job's edits."""
+    """Sets up retries and recorded failures if this worker's job asks for them; loads the job's edits."""
     from ray._private.worker import WORKER_MODE, global_worker
 
     stops = os.environ.get("RAY_DEBUG_POST_MORTEM") == "1"
@@ -34,7 +34,7 @@ def begin(config: Config) -> None:
 
 
 def follow() -> None:
-    """Wraps what Ray executes in this process from now on; may be called again."""
+    """Wraps the functions that Ray executes in this process from now on; safe to call twice."""
     from ray._private.function_manager import FunctionActorManager
     from ray._private.worker import Worker
     from ray.util import rpdb
@@ -61,7 +61,9 @@ def follow() -> None:
 
     @functools.wraps(post_mortem)
     def _post_mortem() -> Any:
-        return None if is_shown(sys.exc_info()[1]) else post_mortem()
+        error = sys.exc_info()[1]
+        is_cancelled = type(error).__name__ == "TaskCancelledError"  # `ray.cancel` is no failure to debug
+        return None if is_cancelled or is_shown(error) else post_mortem()
 
     later_code.follow()
     setattr(get_execution_info, _FOLLOWS, True)
@@ -74,7 +76,7 @@ def _followed(function: Callable[..., Any]) -> Callable[..., Any]:
     if hasattr(function, _FOLLOWS):
         return function
 
-    # Ray reads attributes of an actor's method, which this copies.
+    # `wraps` also copies the attributes that Ray reads from an actor's method.
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if loaded_texts.due:
@@ -85,8 +87,8 @@ def _followed(function: Callable[..., Any]) -> Callable[..., Any]:
                 result = function(*made.arguments, **made.named)
                 break
             except Exception as error:
-                # To stand still in an event loop would halt the actor's other calls, so Ray's own post-mortem
-                # has the plain methods of async actors.
+                # A stop in the event loop would block the actor's other calls: plain methods of async actors
+                # are left to Ray's own post-mortem.
                 if _ends_actor(error) or _is_in_loop() or not made.stop(error):
                     raise
         if inspect.iscoroutine(result):
@@ -107,7 +109,7 @@ def _is_in_loop() -> bool:
 
 
 def _ends_actor(error: BaseException) -> bool:
-    """Returns whether it is what `ray.actor.exit_actor` raises in an async actor."""
+    """Returns whether `ray.actor.exit_actor` raised it in an async actor."""
     return type(error).__name__ == "AsyncioActorExit"
 
 
@@ -123,10 +125,32 @@ async def _awaited(call: Call, result: Coroutine[Any, Any, Any]) -> Any:
         result = call.executed(*call.arguments, **call.named)
 
 
+class _Yielded:
+    """Progress of a generator: a retry continues after the values that were yielded."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._number = self._left_out = 0
+
+    def is_new(self) -> bool:
+        """Counts the next value; returns whether to yield it."""
+        is_new = not self._left_out
+        if is_new:
+            self._number += 1
+        else:
+            self._left_out -= 1
+        return is_new
+
+    def again(self) -> Any:
+        call = self._call
+        if call.from_start:
+            self._number = 0
+        self._left_out = self._number
+        return call.executed(*call.arguments, **call.named)
+
+
 def _generated(call: Call, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    """Yields what a task yields; made again, it goes on behind what it has yielded already."""
-    begun, sent = False, None
-    yielded = left_out = 0
+    begun, sent, yielded = False, None, _Yielded(call)
     try:
         while True:
             try:
@@ -137,22 +161,17 @@ def _generated(call: Call, generator: Generator[Any, Any, Any]) -> Generator[Any
             except Exception as error:
                 if not call.stop(error):
                     raise
-                generator, begun = call.executed(*call.arguments, **call.named), False
-                left_out = 0 if call.from_start else yielded
+                generator, begun = yielded.again(), False
                 continue
             begun = True
-            if left_out:
-                left_out -= 1
-                continue
-            yielded += 1
-            sent = yield value
+            if yielded.is_new():
+                sent = yield value
     finally:
         generator.close()
 
 
 async def _generated_async(call: Call, generator: AsyncGenerator[Any, Any]) -> AsyncGenerator[Any, Any]:
-    begun, sent = False, None
-    yielded = left_out = 0
+    begun, sent, yielded = False, None, _Yielded(call)
     try:
         while True:
             try:
@@ -161,16 +180,12 @@ async def _generated_async(call: Call, generator: AsyncGenerator[Any, Any]) -> A
                 call.returned()
                 return
             except Exception as error:
-                if not await call.stop_beside(error):
+                if _ends_actor(error) or not await call.stop_beside(error):
                     raise
-                generator, begun = call.executed(*call.arguments, **call.named), False
-                left_out = 0 if call.from_start else yielded
+                generator, begun = yielded.again(), False
                 continue
             begun = True
-            if left_out:
-                left_out -= 1
-                continue
-            yielded += 1
-            sent = yield value
+            if yielded.is_new():
+                sent = yield value
     finally:
         await generator.aclose()

@@ -1,7 +1,7 @@
-"""Edited code in what a worker imports and unpickles later, and in pydevd's lines of edited files.
+"""Edited code for later imports and unpickled functions of a worker, and for pydevd's breakpoint lines.
 
-It leans on `get_code` of importlib's SourceFileLoader, on `_function_setstate` of Ray's cloudpickle, which
-fills each function that came by value, and on `_get_code_lines` of pydevd's API (pydevd 1.8.22).
+This relies on `get_code` of importlib's SourceFileLoader, `_function_setstate` of Ray's cloudpickle, which
+fills each function that was pickled by value, and `_get_code_lines` of pydevd's API (pydevd 1.8.22).
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
 
-from .edited_source import Refused, Source, define, names_in
+from .edited_source import Refused, Source, changed_names, define, names_in
 from .loaded_texts import loaded, note, read, real_path, texts
 
 _OURS = "_rayside_edits"
-_firsts: dict[str, Source] = {}  # the edited files as the job was submitted with them, by real path
+_firsts: dict[str, Source] = {}  # submitted sources of the edited files, by real path
 
 
 def original(code: CodeType) -> CodeType:
-    """Returns code without the breakpoints that are compiled into it."""
+    """Returns the code without compiled-in breakpoints."""
     compiled = sys.modules.get(f"{__package__}.evaluated.compiled")
     original: CodeType = compiled._breakpoints.original(code) if compiled is not None else code
     return original
 
 
 def follow() -> None:
-    """Gives what is imported and unpickled from now on the edited code, and notes the texts of both."""
+    """Makes later imports and unpickled functions use edited code, and records their source files."""
     loader: Any = sys.modules["importlib._bootstrap_external"].SourceFileLoader
     _put(loader, "get_code", _over_get_code)
     _put(sys.modules["ray.cloudpickle.cloudpickle"], "_function_setstate", _over_setstate)
 
 
 def know_lines() -> None:
-    """Makes pydevd move breakpoints to lines of the edited texts, where it is loaded."""
+    """Makes pydevd, if it is loaded, move breakpoints by the lines of edited sources."""
     if api := sys.modules.get("_pydevd_bundle.pydevd_api"):
         _put(api, "_get_code_lines", _over_code_lines)
 
@@ -60,7 +60,7 @@ def _over_get_code(under: Any) -> Any:
 
 
 def _over_code_lines(under: Any) -> Any:
-    """Makes pydevd move breakpoints to lines of the edited text, and not of the file (`adjust_line`)."""
+    """Moves breakpoints by the lines of the edited source in place of the file's (pydevd's `adjust_line`)."""
 
     def _get_code_lines(code: Any) -> Any:
         edited = texts.get(real_path(code)) if isinstance(code, str) else None
@@ -83,7 +83,7 @@ def _over_setstate(under: Any) -> Any:
 
 
 def _renew(function: FunctionType) -> None:
-    """Gives a function that has just come by value the code of the edited text."""
+    """Gives a function that was just unpickled the code of the edited source."""
     code = function.__code__
     note(code.co_filename)
     edited = texts.get(real := real_path(code.co_filename))
@@ -93,5 +93,5 @@ def _renew(function: FunctionType) -> None:
         _firsts[real] = Source.of(edited.path, loaded.get(real) or read(edited.path))
     new = _firsts[real].successor(original(code), function.__qualname__, edited)
     if new is not None and new.co_freevars == code.co_freevars:
-        define(names_in(new), edited, function.__globals__)
+        define(names_in(new), edited, function.__globals__, changed_names(_firsts[real], edited))
         function.__code__ = new

@@ -1,4 +1,4 @@
-"""Texts of the user's source files, as this process runs them: as it loaded them, or edited since."""
+"""Source files as this process runs them: as they were loaded, or edited since."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 
 from .edited_source import Source
 
-due: dict[str, str] = {}  # texts, by real path, that the next call of a task applies
+due: dict[str, str] = {}  # edited texts that the next call of a task applies, by real path
 texts: dict[str, Source] = {}  # the edited files, by real path
 _real: dict[str, str] = {}  # real paths, by `co_filename`
-# The user's files from which something was loaded, by real path. Where a program runs in its own folder, a
-# file is edited in place, so its text is kept; an unpacked package (None) does not change.
+# The user's files that were loaded, by real path. A program that runs in its own folder has its files edited
+# in place, so their texts are kept; unpacked packages (None) do not change.
 loaded: dict[str, str | None] = {}
-_INSTALLED = ("/site-packages/", "/dist-packages/")  # also of another environment than this Python's own
+_INSTALLED = ("/site-packages/", "/dist-packages/")  # of any Python environment
 _UNPACKED = ("/working_dir_files/", "/py_modules_files/")
 
 
 def sources() -> dict[str, str]:
-    """Returns the SHA-256, in hex, of each of the user's sources that the next task runs, by its path."""
+    """Returns the SHA-256 (hex) of each of the user's source files that the next task runs, by path."""
     own = f"{Path(__file__).parents[1]}/"
     found = {
         path: due.get(path) or text_of(path)
@@ -32,7 +32,7 @@ def sources() -> dict[str, str]:
 
 
 def text_of(path: str) -> str:
-    """Returns the text of a file that this process runs, edited or not; empty where it has none."""
+    """Returns the source of a file as this process runs it; empty if there is none."""
     real = real_path(path)
     if real in texts:
         return texts[real].text
@@ -47,7 +47,7 @@ def read(path: str) -> str:
 
 
 def edited(path: str) -> bytes | None:
-    """Returns a file's text that the next task runs in place of that on disk; None where it is that."""
+    """Returns the edited source of a file that the next task runs; None if the file is not edited."""
     real = real_path(path)
     if real in due:
         return due[real].encode()
@@ -62,7 +62,7 @@ def real_path(filename: str) -> str:
 
 
 def note(path: str) -> None:
-    """Notes a file from which something was loaded, unless it is installed."""
+    """Records a loaded file, unless it belongs to an installed package."""
     if path.startswith((sys.prefix, sys.base_prefix, "<")) or any(folder in path for folder in _INSTALLED):
         return
     if (real := real_path(path)) not in loaded:
@@ -70,9 +70,9 @@ def note(path: str) -> None:
 
 
 def file_of(module: object) -> str:
-    """Returns a module's file, empty for none; a module that is loaded lazily is not loaded by it."""
+    """Returns a module's file, or an empty text; does not trigger the import of a lazy module."""
     try:
         file = object.__getattribute__(module, "__dict__").get("__file__")
-    except AttributeError:  # cffi puts objects of its own among the modules.
+    except AttributeError:  # cffi's modules are other objects.
         return ""
     return file if isinstance(file, str) else ""

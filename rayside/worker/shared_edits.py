@@ -1,7 +1,7 @@
-"""Edits that a job's later workers begin with, in Ray's key-value store; their list in its metadata.
+"""Edits for a job's later workers, in Ray's key-value store, and the list of edited files in its metadata.
 
-A worker that a retry has edited writes both. Who submitted the job reads the list: what ran edited code.
-It leans on Ray's internal key-value store, and on how its job manager keeps a job (Ray 2.60), as driver.py.
+A worker that applied an edit writes both. The submitter reads the list, to see which files ran edited.
+This relies on Ray's internal key-value store, and on the format of its job records (Ray 2.60), as driver.py.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ LONGEST = 4 * 1024 * 1024
 
 
 def publish(texts: Mapping[str, str], names: Mapping[str, str]) -> str:
-    """Adds texts, by their path in workers, to those that the job's later workers begin with.
+    """Adds edited sources, by path in the workers, for the job's later workers; returns why it can't.
 
-    `names` has, by path, what the list in the job's metadata calls the file. Returns why it can't.
+    `names` has the names of the files in the job's metadata, by path.
     """
     from ray.experimental.internal_kv import _internal_kv_put
 
@@ -30,13 +30,13 @@ def publish(texts: Mapping[str, str], names: Mapping[str, str]) -> str:
     if len(shared) > LONGEST:
         return f"edits of {len(shared):,} bytes are too long for later workers: --here-only does without"
     _internal_kv_put(_key(), shared, overwrite=True, namespace=_NAMESPACE)
-    with suppress(Exception):  # Nobody has submitted it: `rayside run`, a notebook.
+    with suppress(Exception):  # A program of `rayside run` or a notebook has no submitted job.
         _list({names[path]: hashlib.sha256(text.encode()).hexdigest() for path, text in texts.items()})
     return ""
 
 
 def read() -> None:
-    """Keeps the edits of this worker's job, if there are any, for its first task; never raises."""
+    """Schedules the edits of this worker's job for its first task; never raises."""
     with suppress(Exception):
         edits.apply_later(_shared())
 
@@ -66,7 +66,7 @@ def _list(hashes: Mapping[str, str]) -> None:
     metadata = info.get("metadata") or {}
     listed = {**json.loads(metadata.get(EDITS) or "{}"), **hashes}
     info["metadata"] = {**metadata, EDITS: json.dumps(listed)}
-    # Ray's job manager writes it only where the job's state changes, and its driver waits for this task.
+    # Ray's job manager writes the record only when the job's state changes.
     if info["status"] == "RUNNING":
         value = json.dumps(info).encode()
         gcs.internal_kv_put(key, value, overwrite=True, namespace=KV_NAMESPACE_JOB, timeout=_PATIENCE)

@@ -85,6 +85,33 @@ async def test_what_one_job_refuses_does_not_keep_another_from_running_again() -
         assert asked(setting.debuggees[0], "publish") and not asked(refusing, "here")
 
 
+async def test_what_a_new_statement_raises_in_one_worker_is_refused_in_that_alone() -> None:
+    async with scripted(3) as setting:
+        of_jobs(setting, ONE, ONE, ONE)
+        session = await setting.attach()
+        await failed(setting, session, 1, 2, 3)
+        raising, gone, _ = setting.debuggees
+        usual = raising._value
+        raising._value = lambda expression: (  # type: ignore[method-assign]
+            repr(["line 1 of job.py raised KeyError: 'DATA'"])
+            if ").apply(" in expression
+            else usual(expression)
+        )
+        published = gone._value
+
+        def value(expression: str) -> str:
+            if ").publish(" in expression:
+                gone.drop()
+            return published(expression)
+
+        gone._value = value  # type: ignore[method-assign]
+        answer = await retry(session, group="failed", files=FILES)
+        rows = {row["worker_id"]: (row["outcome"], row["why"]) for row in answer["retried"]}
+        assert rows["w1"] == ("refused", "line 1 of job.py raised KeyError: 'DATA'")
+        assert rows["w2"][0] == "refused" and rows["w3"][0] == "running"
+        assert asked(setting.debuggees[2], "publish") and answer["edited"] == [FILE]
+
+
 async def test_nothing_runs_again_where_later_workers_could_not_get_the_edit() -> None:
     async with scripted() as setting:
         (debuggee,) = setting.debuggees
@@ -115,6 +142,10 @@ async def test_what_one_editor_has_saved_is_not_the_next_ones() -> None:
         first = await setting.attach()
         await failed(setting, first, 1)
         await first.client.request("edits", {"files": FILES}, timeout=20)
+        long = [{"path": f"/{number}.py", "text": " " * 1_000_000} for number in range(5)]
+        await first.client.request("edits", {"files": long[:4]}, timeout=20)
+        with pytest.raises(RequestFailed, match="too long together"):
+            await first.client.request("edits", {"files": long[4:]}, timeout=20)
         second = await setting.attach()
         stop = await second.event("stopped")
         await retry(second, threadId=stop["threadId"])

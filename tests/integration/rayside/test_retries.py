@@ -144,6 +144,10 @@ def test_a_crowd_that_fails_at_one_line_is_fixed_once(up: Rayside, tmp_path: Pat
     assert len(times) == 200 and len(again) == 4 and all(n.endswith("0.5") for n in again)
     edits = up.json("edits", "--job", job)
     assert list(edits["edits"]) == [str(package / "number.py")]
+    shown = up.run("edits", "--job", job).stdout
+    assert f"number.py  sha256:{edits['edits'][str(package / 'number.py')][:12]}\n" in shown
+    (package / "number.py").write_text(NUMBER)
+    assert "(the file here has another text)" in up.run("edits", "--job", job).stdout
 
 
 def fix(up: Rayside, file: Path, comment: str, before: str, after: str) -> Counter[str]:
@@ -248,6 +252,52 @@ async def test_what_cannot_run_again_is_refused_in_one_sentence(up: Rayside, tmp
     await client.disconnect()
     # Who comes later runs the edited code from the beginning.
     assert printed(await asyncio.to_thread(end, up, job)) == ["1.5 2.5 3.5"]
+
+
+CANCELLED = """
+import time
+from pathlib import Path
+
+import ray
+
+ray.init()
+
+
+@ray.remote(max_retries=0)
+def work(text):
+    return int(text)
+
+
+@ray.remote
+class Later:
+    async def work(self, text):
+        return int(text)
+
+
+later = Later.remote()
+references = [work.remote("a"), later.work.remote("a")]
+while not Path(CANCEL).exists():
+    time.sleep(0.1)
+for each in references:
+    ray.cancel(each)
+print("kind", *(ray.wait([each], timeout=60)[0] == [each] for each in references), flush=True)
+while Path(CANCEL).exists():
+    time.sleep(0.1)
+"""
+
+
+def test_a_task_that_is_cancelled_where_it_failed_waits_for_nobody(up: Rayside, tmp_path: Path) -> None:
+    folder, cancel = tmp_path / "job", tmp_path / "cancel"
+    folder.mkdir()
+    (folder / "program.py").write_text(CANCELLED.replace("CANCEL", repr(str(cancel))))
+    job = submit(up, folder)
+    waiting(up, 2)
+    cancel.touch()
+    assert until(lambda: printed(up.run("logs", "--job", job).stdout), bool, PATIENCE) == ["True True"]
+    refused = up.run("retry", "--job", job)
+    assert refused.returncode and "no task of this job has failed and waits" in refused.stderr
+    cancel.unlink()
+    end(up, job)
 
 
 async def test_a_worker_that_dies_while_its_call_is_made_again_is_told(up: Rayside, tmp_path: Path) -> None:

@@ -169,6 +169,23 @@ def test_ctrl_c_at_the_prompt_ends_the_program_and_its_ray(stopped: Screen) -> N
     assert stopped.process.wait(PATIENCE) == 130
 
 
+def test_a_failed_task_runs_again_in_the_terminal_which_names_at_the_end_what_was_edited(
+    environment: dict[str, str], program: Path
+) -> None:
+    program.write_text(PROGRAM.replace("range(2)", "range(1)"))
+    screen = Screen(script(environment), "run", "--post-mortem", str(program), "0", env=environment)
+    try:
+        screen.until("(rayside) ")
+        program.write_text(program.read_text().replace("return 10 / n", "return n and 10 / n"))
+        screen.type("retry\n")
+        screen.until("1 returned")
+        screen.until("halves [0.0]")
+        screen.until(f"edited while it ran: {program}")
+        assert screen.process.wait(PATIENCE) == 0
+    finally:
+        screen.close()
+
+
 def test_after_quit_no_worker_waits_for_a_debugger(stopped: Screen) -> None:
     stopped.type("help\n")
     stopped.until("Ctrl-C at an empty prompt ends the program.")

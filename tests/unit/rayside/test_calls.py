@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -69,6 +69,33 @@ def test_only_an_exception_that_ends_the_call_has_been_shown(monkeypatch: pytest
         followed_calls._followed(function)()
     first, last = attempts
     assert not calls.is_shown(first) and calls.is_shown(last)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_generator_goes_on_behind_what_its_last_run_has_yielded(
+    is_async: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from_start = [False, True, False]
+
+    def stand_still(error: BaseException, record: Callable[[], None]) -> None:
+        calls._failed[threading.get_ident()].asked(0, from_start=from_start.pop(0))
+
+    def numbers() -> Iterator[int]:
+        yield from (1, 2)
+        if from_start:
+            raise ValueError
+        yield 3
+
+    async def later() -> AsyncIterator[int]:
+        for number in numbers():
+            yield number
+
+    async def all_of_later() -> list[int]:
+        return [number async for number in followed_calls._followed(later)()]
+
+    monkeypatch.setattr(calls, "_stand_still", stand_still)
+    yielded = asyncio.run(all_of_later()) if is_async else [*followed_calls._followed(numbers)()]
+    assert yielded == [1, 2, 1, 2, 3]
 
 
 def test_inputs_of_a_call_that_does_not_begin_are_not_kept() -> None:

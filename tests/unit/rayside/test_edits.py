@@ -214,6 +214,9 @@ def test_a_function_that_came_by_value_gets_the_globals_that_its_new_code_names(
     edited = file.read_text().replace("    return x\n", "    return json.dumps(half(x))\n")
     assert edits.apply({str(file): edited}) == ""
     assert alone(6) == "2.0"
+    # It names what has changed by way of another function.
+    assert edits.apply({str(file): edited.replace("LIMIT = 3", "LIMIT = 2")}) == ""
+    assert alone(6) == "3.0"
 
 
 def test_a_change_is_known_before_it_is_made(load: Load) -> None:

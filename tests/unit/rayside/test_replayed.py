@@ -267,7 +267,7 @@ def test_a_file_that_is_no_python_now_is_named(
     again: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
     done = again("def work(:\n")
-    assert "main.py: invalid syntax" in done.stderr and "work returned 8.0" in done.stderr
+    assert "main.py:1: invalid syntax" in done.stderr and "work returned 8.0" in done.stderr
 
 
 def test_another_python_calls_nothing(again: Callable[..., subprocess.CompletedProcess[str]]) -> None:
