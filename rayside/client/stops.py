@@ -34,6 +34,7 @@ class Frame:
     line: int
     reference: int = 0
     is_label: bool = False
+    can_restart: bool = False  # the outermost frame of a failed task, which can run again
 
     @property
     def is_users(self) -> bool:
@@ -58,6 +59,7 @@ async def frames(client: Client, stop: Stop) -> list[Frame]:
             line=frame.get("line") or 0,
             reference=(frame.get("source") or {}).get("sourceReference") or 0,
             is_label=frame.get("presentationHint") == "label",
+            can_restart=frame.get("canRestart") is True,
         )
         for frame in body.get("stackFrames", [])
     ]

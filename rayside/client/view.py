@@ -33,6 +33,7 @@ class View:
         self._selected = 0
         self._text = ""  # the text of the selected frame's file
         self._listed = 0  # the last line that `list` showed
+        self._knows_retry = False
 
     def current_stop(self) -> Stop:
         """Returns the stop that commands are for.
@@ -60,6 +61,11 @@ class View:
         self._console.result(f"{self._session.title(stop)} stopped ({stop.why})", style="header")
         if self.frames:
             self.select(0)
+        if not self._knows_retry and any(frame.can_restart for frame in self.frames):
+            self._knows_retry = True
+            self._console.event(
+                "`retry` runs this task again with your edited files; side effects happen again"
+            )
 
     def move(self, by: int) -> None:
         """Selects another frame, for `up` and `down`."""

@@ -175,6 +175,7 @@ def test_a_failed_task_runs_again_in_the_terminal_which_names_at_the_end_what_wa
     program.write_text(PROGRAM.replace("range(2)", "range(1)"))
     screen = Screen(script(environment), "run", "--post-mortem", str(program), "0", env=environment)
     try:
+        screen.until("side effects happen again")
         screen.until("(rayside) ")
         program.write_text(program.read_text().replace("return 10 / n", "return n and 10 / n"))
         screen.type("retry\n")
