@@ -20,7 +20,7 @@ Ask = Callable[[str, Message, float], Message]
 # Timeout in seconds for answers of the relay, in addition to the retry's own.
 _PATIENCE = 30.0
 # Limits in bytes: one edited file, and all of them; a request may have 8 MiB.
-LONGEST, LONGEST_OF_ALL = 1024 * 1024, 4 * 1024 * 1024
+LONGEST, LONGEST_OF_ALL = 1_000_000, 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,7 @@ def follow() -> None:
     @functools.wraps(post_mortem)
     def _post_mortem() -> Any:
         error = sys.exc_info()[1]
-        is_cancelled = type(error).__name__ == "TaskCancelledError"  # `ray.cancel` is no failure to debug
-        return None if is_cancelled or is_shown(error) else post_mortem()
+        return None if _is_cancelled(error) or is_shown(error) else post_mortem()
 
     later_code.follow()
     setattr(get_execution_info, _FOLLOWS, True)
@@ -106,6 +105,11 @@ def _followed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _is_in_loop() -> bool:
     return asyncio._get_running_loop() is not None
+
+
+def _is_cancelled(error: BaseException | None) -> bool:
+    """Returns whether `ray.cancel` raised it: in a task a KeyboardInterrupt."""
+    return isinstance(error, KeyboardInterrupt) or type(error).__name__ == "TaskCancelledError"
 
 
 def _ends_actor(error: BaseException) -> bool:
