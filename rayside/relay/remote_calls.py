@@ -192,7 +192,7 @@ class RemoteCalls:
             self._say(f"{name} has not begun yet; it stops at its first line then, if it can be debugged.")
 
     def arrive(self, stop: Stop) -> RemoteCall | None:
-        """Returns the call whose task has stopped for the first time, when the stop is reported; else None."""
+        """Returns the call whose task stops here for the first time, when the stop is reported; else None."""
         call = self._known.get(stop.task_id)
         if call is None or call.told.is_set():
             return None
