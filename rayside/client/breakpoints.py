@@ -24,7 +24,7 @@ class Breakpoints:
     def __init__(self, places: Iterable[Place] = ()) -> None:
         self._set: dict[str, Lines] = {}
         self._ids: dict[int, tuple[str, int]] = {}  # path and line by the relay's id
-        self._at: dict[tuple[str, int], int] = {}  # the line where it stops, by path and line as set
+        self._at: dict[tuple[str, int], int] = {}  # line of the stop, by path and requested line
         self._reported: dict[tuple[str, int], set[str]] = {}
         for place in places:
             assert place.file is not None, "only the terminal has a file that is shown"

@@ -113,7 +113,7 @@ def stop_of(body: Mapping[str, Any]) -> Stop:
     """Parses the body of the relay's `stopped` event."""
     ray: Mapping[str, Any] = body.get("ray") or {}
     text, message = (str(body.get(key) or "") for key in ("text", "description"))
-    if text.startswith("RayTaskError"):  # Its message is the task's whole traceback, in colours.
+    if text.startswith("RayTaskError"):  # Its message is the task's whole traceback, with colors.
         message = "".join(printed(message).strip().splitlines()[-1:])
     task = line(str(ray.get("task", "")), _LONGEST_NAME)
     return Stop(

@@ -23,7 +23,7 @@ _KEPT = 1000  # lines of history
 
 @contextmanager
 def line_editing(history: Path) -> Iterator[None]:
-    """Gives `input` the debugger's history and completion; the history file is private (0600)."""
+    """Sets up history and completion of `input`; the history file is private (0600)."""
     if readline is None:
         yield
         return

@@ -82,7 +82,7 @@ class Recorder:
         self.expressions = expressions
         self._on_event = on_event
         self._working: set[asyncio.Future[None]] = set()
-        # By thread: what was read at a stop whose task may not have been told to go on.
+        # By thread: the record of a stop whose `continue` may have failed.
         self._unsure: dict[int, dict[str, Any]] = {}
 
     def document(self) -> dict[str, Any]:

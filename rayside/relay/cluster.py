@@ -1,4 +1,4 @@
-"""Discovery of a Ray cluster's debuggees: the only module of the relay that knows Ray."""
+"""Discovery of a Ray cluster's debuggees: the only module of the relay that queries Ray's dashboard."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class _Group:
 
 
 def grouped(told: Sequence[tuple[Message, Message]], most: int = MOST_CHARACTERS) -> Message:
-    """Groups tasks by their values.
+    """Groups tasks with equal values.
 
     Args:
         told: pairs of a value, as in `rayside.worker.evaluated.summary`, and a task's row.

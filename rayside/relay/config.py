@@ -60,9 +60,9 @@ UNSET = Masking()
 
 
 def digest_of(token: str) -> bytes:
-    """Returns the digest with which a relay verifies the token (`rayside.relay_actor` never gets the token).
+    """Returns the digest with which a relay verifies the token, also without having it (`relay_actor`).
 
-    The digest of a long random token reveals nothing.
+    The digest of a long random token reveals nothing about it.
     """
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 

@@ -34,7 +34,7 @@ class Desired:
     """Breakpoints and filters of an editor; `prints`: whether it gets the output of debuggees."""
 
     files: dict[str, list[LineBreakpoint]] = field(default_factory=dict)  # by the editor's path
-    checksums: dict[str, str] = field(default_factory=dict)  # SHA-256 in hex, where the editor sent that
+    checksums: dict[str, str] = field(default_factory=dict)  # SHA-256 in hex, if the editor sent it
     functions: list[FunctionBreakpoint] = field(default_factory=list)
     exceptions: ExceptionFilters = ExceptionFilters.of({"filters": ["uncaught"]})  # noqa: RUF009 (it is frozen)
     prints: bool = False

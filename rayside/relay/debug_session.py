@@ -45,7 +45,7 @@ class DebugSession:
     Attributes:
         job: submission id or Ray's id of the session's only job; None: all jobs without a session of their
             own.
-        everyone: whether the jobs of all users belong to it; else the relay's user's, and those of no user.
+        everyone: whether jobs of all users belong to it; else only of the relay's user, or without a user.
         workers: the session's debuggees.
         lifecycle: attaches to debuggees and detaches from them.
         requests: answers the editor's requests.
@@ -136,7 +136,7 @@ class DebugSession:
         return self.editor is not None  # The editor may have disconnected meanwhile.
 
     def busy(self) -> Message:
-        """Returns the data for a refused `attach`: the editor that debugs here, its job, and since when."""
+        """Returns the editor that debugs here, its job, and since when, as data."""
         assert self.editor is not None, "somebody debugs here"
         return {"reason": BUSY, "job": self.job, "client": self.editor.name, "since": self.editor.since}
 

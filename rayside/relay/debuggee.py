@@ -1,4 +1,4 @@
-"""Debuggees: their description, their discovery, the processes they start, when to attach again."""
+"""Debuggees: description, discovery interface, child processes, pacing of retries to attach."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _SENT_AHEAD = 64 * 1024
 # Both limits for unauthenticated clients.
 LONGEST_UNAUTHENTICATED = MOST_UNREAD_UNAUTHENTICATED = 64 * 1024
 
-# TCP keepalive, in seconds: it alone detects that the other machine sleeps or the tunnel is broken.
+# TCP keepalive, in seconds, to detect that the other machine sleeps or the tunnel is broken.
 _QUIET, _PROBES, _APART = 10, 3, 5
 _KEEPALIVE = {
     "TCP_KEEPIDLE": _QUIET,
@@ -213,7 +213,7 @@ class Editor:
         self.event("output", {"category": "console", "output": f"{text}\n"})
 
     def drop(self) -> None:
-        """Closes the connection at once."""
+        """Closes the connection immediately."""
         self.gone = True
         self._writer.transport.abort()
 

@@ -35,15 +35,15 @@ _OF_NOTHING: dict[str, Message] = {"scopes": {"scopes": []}, "completions": {"ta
 _RESUMING = frozenset({"continue", "next", "stepIn", "stepOut", "goto"})
 _RUN_USER_CODE = frozenset({"evaluate", "setVariable", "setExpression", "variables", "completions"})
 
-# Requests that an editor that only watches may send: none resumes a task, sets anything or runs its code.
+# Requests of an editor that only watches: none resumes a task, sets anything or evaluates an expression.
 _READ = frozenset(
     {
         *("breakpointLocations", "exceptionInfo", "loadedSources", "modules", "scopes"),
         *("source", "stackTrace", "threads", "variables"),
     }
 )
-# Requests without a user's action, maybe for a stop that another command has just ended, or whose errors the
-# editor shows where the user has typed: errors of these need no message box.
+# Requests that editors send by themselves, maybe for a stop that has just ended, or whose errors they show at
+# the typed expression: these errors need no message box.
 SENT_UNASKED = _READ | {"completions", "evaluate"}
 _SET = frozenset({"setBreakpoints", "setExceptionBreakpoints", "setFunctionBreakpoints"})
 _WATCHES = (

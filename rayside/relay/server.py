@@ -142,7 +142,7 @@ class Relay:
         await editor.close()
 
     def _has_room(self) -> bool:
-        """Makes room for a connection by dropping the oldest unauthenticated one; returns whether it fits."""
+        """Drops the oldest unauthenticated connection at their limit; returns whether another one fits."""
         unauthenticated = [editor for editor in self._editors if not editor.admitted]
         if len(unauthenticated) >= MOST_UNAUTHENTICATED:
             self._editors.pop(unauthenticated[0])
@@ -274,7 +274,7 @@ class Relay:
         return submissions[0] == other or submissions[1] == job
 
     async def _debugged(self, session: DebugSession, arguments: Message) -> DebugSession | None:
-        """Returns the session, or another one that would lose tasks to it, with an active debugger."""
+        """Returns the session, or one that would lose tasks to it, if a debugger is active there."""
         watches, by_agent = take_over_of(arguments) == WATCH, arguments.get(AGENT) is True
         others = [each for each in self.sessions if each is not session]
         for candidate in (session, *(each for each in others if each.loses_to(session, by_agent=by_agent))):

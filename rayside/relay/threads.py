@@ -32,7 +32,7 @@ class StopOutcome(Enum):
 
 
 class AwaitedStops:
-    """Tracks threads of groups that have yet to stop; thread None is the first thread of a process."""
+    """Tracks threads of groups that have yet to stop; thread None: the first one of a process to stop."""
 
     def __init__(self) -> None:
         self._expected: dict[Worker, dict[int | None, asyncio.Future[StopOutcome]]] = {}

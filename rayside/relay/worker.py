@@ -100,7 +100,7 @@ class Holder(Protocol):
 
 
 class _State(Enum):
-    """States of a debuggee, in this order; the last may come before the second."""
+    """States of a debuggee, in this order; LEFT may follow ATTACHING directly."""
 
     ATTACHING = auto()
     ATTACHED = auto()

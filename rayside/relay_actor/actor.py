@@ -1,4 +1,4 @@
-"""Actor with a debug relay, inside a Ray cluster whose head alone can be reached."""
+"""Actor with a debug relay, for Ray clusters of which only the head can be reached."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RelayActor:
         """Listens on a free port; returns the document of `Running`. Raises errors of Ray's dashboard."""
         allow_many_files()
         asks = authentication.mode(self._url) == authentication.TOKEN
-        # Ray's processes have the token in the place where Ray itself reads it.
+        # Ray's processes have the token where Ray reads it.
         try:
             token = authentication.token("", os.environ) if asks else ""
         except CredentialsRefused:

@@ -40,8 +40,8 @@ class RelaySpec:
     """Specification: the actor's `name`, Ray's `dashboard` as seen from the head, `digest` and `masking`.
 
     `user` is the name of the relay's user.
-    `digest` (hexadecimal) is the digest of the editors' token. The token itself is not part of it: everyone
-    who may list jobs can read a job's arguments and files.
+    `digest` (hexadecimal) is the digest of the editors' token. The token itself is not part of it: a user
+    with permission to list jobs can read everything that was submitted with a job.
     """
 
     name: str
