@@ -1,1 +1,1 @@
-"""Debugs from this machine, in the terminal or by a script: a client of the relay."""
+"""Debuggers on this machine, for the terminal and for scripts: clients of the relay."""

@@ -1,4 +1,4 @@
-"""Attachment of the terminal debugger to the relay, where another debugger may have the tasks."""
+"""Attachment of the terminal debugger to the relay, with a prompt if another debugger has the tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rayside.event_loop import Call
 
 
 def attached(options: AttachOptions, watch: JobWatch, console: Console, call: Call) -> Session:
-    """Asks the user where another debugger has the tasks. Raises DebuggerBusy where it keeps them."""
+    """Attaches; asks the user if another debugger has the tasks. Raises DebuggerBusy if it keeps them."""
     session = Session(options, watch)
     try:
         call(session.start())

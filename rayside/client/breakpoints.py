@@ -1,4 +1,4 @@
-"""Line breakpoints set by the user: the same for all tasks, by their path at the relay."""
+"""Line breakpoints of the user, the same for all tasks, by path."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ Lines = dict[int, Place]
 
 
 class Breakpoints:
-    """Keeps what is set, and what the user has been told of it.
+    """Breakpoints of a session, and their state as last reported to the user.
 
     Args:
-        places: the first breakpoints, set once `send` is called for each of `files`; each has a `file`.
+        places: initial breakpoints, set by `send` for each of `files`; each has a `file`.
     """
 
     def __init__(self, places: Iterable[Place] = ()) -> None:
         self._set: dict[str, Lines] = {}
         self._ids: dict[int, tuple[str, int]] = {}  # path and line by the relay's id
-        self._at: dict[tuple[str, int], int] = {}  # the line where it stops, by path and line as set
+        self._at: dict[tuple[str, int], int] = {}  # line of the stop, by path and requested line
         self._reported: dict[tuple[str, int], set[str]] = {}
         for place in places:
             assert place.file is not None, "only the terminal has a file that is shown"
             self._set.setdefault(place.file, {})[place.line] = place
 
     def files(self) -> list[str]:
-        """Returns the paths of files that have breakpoints."""
+        """Returns the paths of files with breakpoints."""
         return list(self._set)
 
     def lines(self, path: str) -> Lines:
@@ -50,16 +50,16 @@ class Breakpoints:
         return f"  (stops at {at})" if at != line else ""
 
     async def send(self, client: Client, path: str) -> list[str]:
-        """Sets the breakpoints of that file in the relay; returns what the user has not been told yet."""
+        """Sends a file's breakpoints to the relay; returns new messages for the user."""
         answers = await self._send(client, path)
         texts = [self._news(path, line, answer) for line, answer in answers.items()]
         return [text for text in texts if text]
 
     async def add(self, client: Client, place: Place, current: str) -> str:
-        """Sets one more breakpoint; returns what to tell the user.
+        """Adds a breakpoint; returns a message for the user.
 
         Args:
-            current: the file that is shown, which `place` may be relative to.
+            current: the shown file, to which `place` may be relative.
         """
         path = path_of(place.file, current)
         before = self.lines(path)
@@ -74,7 +74,7 @@ class Breakpoints:
         return _description(path, place.line, answer)
 
     async def remove(self, client: Client, place: Place | None, current: str) -> int:
-        """Removes that breakpoint, or all of them; returns how many there were."""
+        """Removes a breakpoint, or all of them; returns the number of removed ones."""
         removed = 0
         for path, before in list(self._set.items()):
             if place is None:
@@ -89,7 +89,7 @@ class Breakpoints:
         return removed
 
     def changed(self, breakpoint_: Mapping[str, Any]) -> list[str]:
-        """Returns what a `breakpoint` event has of news for the user."""
+        """Returns new messages for the user from a `breakpoint` event."""
         key = self._ids.get(breakpoint_.get("id", 0))
         if key is None or key[1] not in self._set.get(key[0], {}):
             return []
@@ -97,8 +97,8 @@ class Breakpoints:
         return [text] if text else []
 
     def _news(self, path: str, line: int, answer: Mapping[str, Any]) -> str:
-        """Returns a text once for each breakpoint, else ""; that it is where it was asked to be only after it
-        was not."""
+        """Returns a message, or "" for a repeated one. That a breakpoint is set as requested is reported only
+        after another state."""
         self._at[path, line] = answer.get("line", line) if answer.get("verified") else line
         reported = self._reported.setdefault((path, line), set())
         text = _description(path, line, answer)
@@ -109,7 +109,7 @@ class Breakpoints:
         return text
 
     async def _send(self, client: Client, path: str) -> dict[int, Mapping[str, Any]]:
-        """Sends the breakpoints of a file; returns the relay's answers by the line that was asked for."""
+        """Sends the breakpoints of a file; returns the relay's answers by requested line."""
         lines = sorted(self._set[path].items())
         body = await client.set_breakpoints(
             path, [_spec(place) for _, place in lines], source=_checksums(path)
@@ -122,7 +122,7 @@ class Breakpoints:
 
 
 def path_of(file: str | None, current: str) -> str:
-    """Returns the path of a file that the user names: a local one, or relative to the file that is shown."""
+    """Returns the path of a file that the user names: a local one, or relative to the shown file."""
     if file is None:
         return current
     local = Path(file).expanduser().absolute()
@@ -147,7 +147,7 @@ def _description(path: str, line: int, answer: Mapping[str, Any]) -> str:
 
 
 def _checksums(path: str) -> dict[str, Any]:
-    # By a checksum the relay can tell that the file was edited since the job was submitted, wherever it runs.
+    # With a checksum, the relay detects an edit after the job's submission, on any machine.
     try:
         digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError:

@@ -16,18 +16,18 @@ from rayside.errors import InvalidArgument
 from rayside.event_loop import Call
 from rayside.plain import counted, line
 
-# Seconds that the relay may take beyond those that it waits for a group: it asks before and after.
+# Timeout in seconds beyond the relay's wait for a group: it sends requests before and after.
 _ASKING = 30.0
 
 
 class Places:
-    """Reads what is typed: a place may be relative to the file that `view` shows."""
+    """Commands `break` and `clear`: a place may be relative to the file that `view` shows."""
 
     def __init__(self, session: Session, console: Console, call: Call, view: View) -> None:
         self._session, self._console, self._call, self._view = session, console, call, view
 
     def add(self, rest: str) -> None:
-        """Sets a breakpoint; without a place, it lists them."""
+        """Sets a breakpoint; without a place, lists all."""
         breakpoints = self._session.breakpoints
         if not rest:
             self._console.result("\n".join(f"  {row}" for row in breakpoints.rows()) or "no breakpoints")
@@ -44,29 +44,29 @@ class Places:
         self._console.event(f"{counted(removed, 'breakpoint')} removed")
 
     def _shown(self) -> str:
-        """Returns the file that is looked at, or a name in the current folder where there is none."""
+        """Returns the shown file, or a name in the current folder if there is none."""
         with suppress(InvalidArgument):
             return self._view.frame.path
         return str(Path("_").absolute())
 
 
 class Groups:
-    """Shows groups, and has the relay move them; `edited` are the files that retries have replaced."""
+    """Commands for groups; `edited` are the files that retries have replaced."""
 
     def __init__(self, session: Session, console: Console, call: Call) -> None:
         self._session, self._console, self._call = session, console, call
         self.edited: set[str] = set()
 
     def show(self, rest: str) -> None:
-        """Shows who belongs, for `group @GROUP`. Raises InvalidArgument."""
+        """Lists the members, for `group @GROUP`. Raises InvalidArgument."""
         if not rest.removeprefix("@"):
             raise InvalidArgument("no group is named", hint="`group @ranks`, or `group @ray.rank > 3`")
         self._act(rest.removeprefix("@"), MEMBERS, 1)
 
     def move(self, word: str, rest: str) -> frozenset[str]:
-        """Does what a word of ACTIONS says with a group, `@GROUP [within S]`; waits until that is done.
+        """Applies a word of ACTIONS to a group, `@GROUP [within S]`, and waits for the outcome.
 
-        Returns the workers of whom it has told what became of them.
+        Returns the ids of workers whose outcome was shown.
         """
         command = target(rest)
         if command is None:
@@ -77,7 +77,7 @@ class Groups:
         return self._act(command.group, ACTIONS[word], command.within)
 
     def retry(self, rest: str, thread: int) -> list[str]:
-        """Makes failed calls again: those that `rest` names, or that of one thread; returns the outcomes."""
+        """Makes failed calls again, of the tasks in `rest` or of one thread; returns the outcomes."""
         command = target(rest) if rest else None
         wanted = Retry(rest, thread)
         if command is not None:

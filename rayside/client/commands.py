@@ -1,4 +1,4 @@
-"""Lists the words of the terminal debugger: their names, their abbreviations (pdb's), their help."""
+"""Commands of the terminal debugger: names, abbreviations (pdb's), help, and syntax of their arguments."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ WORDS = (
 
 STEPS = {"next": "next", "step": "stepIn", "finish": "stepOut"}  # to DAP's requests
 
-# What Ctrl-C at an empty prompt does.
+# Help on Ctrl-C at an empty prompt.
 STAYS = "Ctrl-C at an empty prompt leaves, and what is stopped stays so."
 ENDS = "Ctrl-C at an empty prompt ends the program."
 
@@ -52,12 +52,12 @@ _NAMES = {name: word.name for word in WORDS for name in (word.name, *word.short)
 
 
 def names() -> list[str]:
-    """Returns what can be typed as the first word, for completion."""
+    """Returns the names and abbreviations of commands, for completion."""
     return sorted(name for name in _NAMES if name.isalpha())
 
 
 def parse(line: str) -> tuple[str, str]:
-    """Returns the command's full name and the rest of the line; an unknown name as it was typed."""
+    """Returns the command's full name and the rest of the line; an unknown name is unchanged."""
     line = line.strip()
     if line[:1] in {"!", "?"}:
         return _NAMES[line[0]], line[1:].strip()
@@ -65,7 +65,7 @@ def parse(line: str) -> tuple[str, str]:
     return _NAMES.get(typed, typed), rest.strip()
 
 
-# What may follow a line: DAP's hitCondition, of the relay's forms.
+# Syntax after a line number: DAP's hitCondition, in the relay's forms.
 _HITS = (
     r"(?:\s+(?:(?P<hits>first|gather\s+(?:[2-9]|[1-9][0-9]{1,3})(?:\s+within\s+[1-9][0-9]{0,2}\s*s?)?)"
     r"|hit\s+(?P<count>(?:==|>=|<=|>|<|%)?\s*[0-9]{1,9})))?"
@@ -80,7 +80,7 @@ HITS = "first, gather N [within S] or hit COUNT"
 
 @dataclass(frozen=True)
 class Place:
-    """Place of a breakpoint; `file` is None for the file that is shown.
+    """Place of a breakpoint; `file` is None for the shown file.
 
     `hits` is DAP's hitCondition.
     """
@@ -96,7 +96,7 @@ class Place:
 
 
 def place(text: str) -> Place | None:
-    """Parses `[FILE:]LINE[ HITS][ if COND]`, None where it isn't that; FILE may hold spaces and colons."""
+    """Parses `[FILE:]LINE[ HITS][ if COND]`, else returns None; FILE may contain spaces and colons."""
     return _place(_PLACE.fullmatch(text.strip()))
 
 
@@ -104,7 +104,7 @@ _OPTION = re.compile(rf"(?P<file>.+?):(?P<line>[0-9]{{1,9}}){_HITS}(?:\s*:(?P<co
 
 
 def option(text: str) -> Place | None:
-    """Parses `FILE:LINE[ HITS][:CONDITION]`, None where it isn't that; FILE and CONDITION may hold colons."""
+    """Parses `FILE:LINE[ HITS][:CONDITION]`, else returns None; FILE and CONDITION may contain colons."""
     return _place(_OPTION.fullmatch(text))
 
 
@@ -116,7 +116,7 @@ def _place(match: re.Match[str] | None) -> Place | None:
 
 
 def check_condition(condition: str | None) -> None:
-    """Raises InvalidArgument where a condition can't be read: no task is to get it."""
+    """Raises InvalidArgument for an invalid condition, before any task gets it."""
     if why := problem_of(condition or ""):
         raise InvalidArgument(
             f"the condition {condition!r} is no Python expression: {why}", hint="as in x > 3, or x == 3"
@@ -124,7 +124,7 @@ def check_condition(condition: str | None) -> None:
 
 
 def break_option(text: str) -> Place:
-    """Returns the place that --break names, its file absolute. Raises InvalidArgument."""
+    """Parses the value of --break; the file becomes absolute. Raises InvalidArgument."""
     place = option(text)
     if place is None or place.file is None:
         raise InvalidArgument(
@@ -139,21 +139,21 @@ def break_option(text: str) -> Place:
 
 
 def unknown(name: str, line: str) -> str:
-    """Returns what to say of a line whose first word is no command."""
+    """Returns the message for a line without a valid command."""
     # An assignment is no expression.
     prefix = "!" if problem_of(line) else "p"
     return f"`{name}` is no command; `{prefix} {line}` evaluates it, `help` lists the commands"
 
 
 def evaluate_option(text: str) -> str:
-    """Returns the expression that --evaluate names. Raises InvalidArgument for what no Python takes."""
+    """Checks the value of --evaluate, and returns it. Raises InvalidArgument for an invalid expression."""
     if problem := refusal_of(text):
         raise InvalidArgument(f"--evaluate {text!r}: {problem}", hint="as in --evaluate 'len(rows)'")
     return text
 
 
 def usage(*, stays: bool = True) -> str:
-    """Returns the help text: a line a command; `stays` says what Ctrl-C at the prompt does."""
+    """Returns the help text, one line per command; `stays`: whether Ctrl-C leaves tasks stopped."""
     rows = [(f"{', '.join((word.name, *word.short))} {word.takes}".rstrip(), word.does) for word in WORDS]
     width = max(len(left) for left, _ in rows)
     lines = [f"  {left:<{width}}  {right}" for left, right in rows]
@@ -162,7 +162,7 @@ def usage(*, stays: bool = True) -> str:
 
 
 def named_place(command: str, text: str) -> Place:
-    """Returns the place that was typed behind a command. Raises InvalidArgument."""
+    """Parses the place after a command. Raises InvalidArgument."""
     named = place(text)
     if named is None:
         raise InvalidArgument(

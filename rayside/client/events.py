@@ -1,4 +1,4 @@
-"""Events of a session: stops, their ends, the end of the job or of the connection, what to tell the user."""
+"""Events of a session: stops, ended threads, the end of the job or the connection, messages to the user."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from rayside.dap.additions import (
 from rayside.errors import ConnectionLost, DebuggerBusy, DebuggerGone, NotRunning, RaysideError
 from rayside.plain import line, printed
 
-# The most characters of a task's name, which is part of one line.
+# Limit in characters of a task's name, which is part of a line.
 _LONGEST_NAME = 200
-# The most characters of an exception's message, in the same line.
+# Limit in characters of an exception's message, in the same line.
 _LONGEST_MESSAGE = 400
-# pydevd has this message where an exception has none.
+# pydevd's message for an exception without one.
 _NO_MESSAGE = "exception: no description"
 
 
 @dataclass(frozen=True, eq=False)
 class Stop:
-    """Describes one stopped thread of one task.
+    """Stop of one thread of a task.
 
     Attributes:
         reason: DAP's reason: breakpoint, step, exception, pause.
         text: the name of an exception.
         message: the message of an exception, if it has one.
-        called_by: the thread whose step into `.remote()` has led here; 0 for none.
-        task: the name of the task; empty where the relay does not know it.
-        title: as editors show the task in their list of threads.
-        job: its job, by the submission id where it has one; empty where the relay does not know it.
+        called_by: the thread whose step into `.remote()` led here; 0 for none.
+        task: the name of the task; empty if the relay does not know it.
+        title: the task's name in an editor's list of threads.
+        job: the job's submission id, or else Ray's id; empty if the relay does not know it.
     """
 
     thread_id: int
@@ -58,7 +58,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Ended:
-    """A thread which had stopped is gone: with its worker, unless it was not stopped any more."""
+    """End of a thread that had stopped; `was_stopped`: whether it was still stopped."""
 
     stop: Stop
     was_stopped: bool
@@ -66,12 +66,12 @@ class Ended:
 
 @dataclass(frozen=True)
 class JobState:
-    """Describes the job that is watched; a program that nobody submitted has no `submission_id`."""
+    """State of the watched job; a program that was not submitted has no `submission_id`."""
 
     submission_id: str
     status: str
     ended: bool
-    edited: str = ""  # which files it ran edited, for people
+    edited: str = ""  # a line that lists its edited files, for people
 
     @property
     def title(self) -> str:
@@ -79,7 +79,7 @@ class JobState:
 
     @property
     def next(self) -> str:
-        """Returns what can be done after its end, for people; empty after a program that nobody submitted."""
+        """Returns the next command for the user after its end; empty for a program that was not submitted."""
         if not self.submission_id:
             return ""
         if self.status == "SUCCEEDED":
@@ -94,14 +94,14 @@ class JobEnded:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something that the user has to know, from the relay or about a breakpoint."""
+    """Message for the user, from the relay or about a breakpoint."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Lost:
-    """No event will follow: the relay or Ray is gone, another editor took over, or a defect."""
+    """Last event of a session: the relay or Ray is gone, another editor took over, or a defect."""
 
     error: Exception
 
@@ -110,10 +110,10 @@ SessionEvent = Stop | Ended | JobEnded | Notice | Lost
 
 
 def stop_of(body: Mapping[str, Any]) -> Stop:
-    """Returns what the body of the relay's `stopped` event says."""
+    """Parses the body of the relay's `stopped` event."""
     ray: Mapping[str, Any] = body.get("ray") or {}
     text, message = (str(body.get(key) or "") for key in ("text", "description"))
-    if text.startswith("RayTaskError"):  # Its message is the task's whole traceback, in colours.
+    if text.startswith("RayTaskError"):  # Its message is the task's whole traceback, with colors.
         message = "".join(printed(message).strip().splitlines()[-1:])
     task = line(str(ray.get("task", "")), _LONGEST_NAME)
     return Stop(
@@ -130,12 +130,12 @@ def stop_of(body: Mapping[str, Any]) -> Stop:
 
 
 def stop_after(stepped: Stop, stops: Iterable[Stop], before: Collection[Stop]) -> Stop | None:
-    """Returns the stop in which a step has ended, if any: in the task that it went into, or in its own.
+    """Returns the stop at which a step has ended, if any: in the task that it went into, or in its own.
 
     Args:
         stepped: the stop before the step.
         stops: the stops now.
-        before: those of before the step.
+        before: all stops before the step.
     """
     ended = [stop for stop in stops if stop not in before]
     into = [stop for stop in ended if stop.called_by == stepped.thread_id]
@@ -146,7 +146,7 @@ _WAY = {WAY_LOST: "it was looked for in vain", FORWARD_ENDED: "the forward to it
 
 
 def error_of(reason: str | None) -> RaysideError:
-    """Returns the error of a session that was ended for this reason, which is in the `terminated` event."""
+    """Returns the error for the reason in a `terminated` event."""
     if reason in _WAY:
         hint = "./invokew status shows what is there; then ./invokew debug attaches again"
         return ConnectionLost(f"the connection to the cluster is lost: {_WAY[reason]}", hint=hint)
@@ -166,7 +166,7 @@ def relay_gone(why: str) -> NotRunning:
 
 
 def busy(ray: Mapping[str, Any]) -> DebuggerBusy:
-    """Returns the error of an `attach` that was refused for another debugger; `ray` is the relay's answer."""
+    """Returns the error of an `attach` refused because of another debugger; `ray` is the relay's answer."""
     who = line(str(ray.get("client") or "another debugger"))
     return DebuggerBusy(
         f"{who} has debugged these tasks since {line(str(ray.get('since')))}",

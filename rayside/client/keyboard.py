@@ -1,4 +1,4 @@
-"""Keyboard input of the terminal debugger: history, completion, what was typed before Ctrl-C."""
+"""Keyboard input of the terminal debugger: history, completion, the line before Ctrl-C."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rayside.worker.evaluated.scope import NAMES
 readline: ModuleType | None
 try:
     readline = import_module("readline")
-except ImportError:  # a Python built without it still debugs
+except ImportError:  # some builds of Python lack it
     readline = None
 
 _KEPT = 1000  # lines of history
@@ -23,7 +23,7 @@ _KEPT = 1000  # lines of history
 
 @contextmanager
 def line_editing(history: Path) -> Iterator[None]:
-    """Gives `input` the debugger's history and completion; the history file is private (0600)."""
+    """Sets up history and completion of `input`; the history file is private (0600)."""
     if readline is None:
         yield
         return
@@ -40,7 +40,7 @@ def line_editing(history: Path) -> Iterator[None]:
         readline.set_completer(earlier)
         with suppress(OSError):
             history.parent.mkdir(parents=True, exist_ok=True)
-            # The file is made private before it is written, for expressions may hold secrets.
+            # The file is made private before it is written, since expressions may contain secrets.
             os.close(os.open(history, os.O_WRONLY | os.O_CREAT, 0o600))
             readline.set_history_length(_KEPT)
             readline.write_history_file(history)
@@ -48,13 +48,13 @@ def line_editing(history: Path) -> Iterator[None]:
 
 
 def typed() -> str:
-    """Returns what was typed in the line that Ctrl-C interrupted."""
+    """Returns the text of the line that Ctrl-C interrupted."""
     return str(readline.get_line_buffer()) if readline is not None else ""
 
 
 def _complete(text: str, state: int) -> str | None:
     if readline is not None and readline.get_begidx() > 0:
-        # Conditions and `p` have these of `ray`.
+        # Attributes of `ray` in conditions and `p`.
         matches = [name for name in (f"ray.{name}" for name in NAMES) if name.startswith(text)]
         return matches[state] if text.startswith("ray.") and state < len(matches) else None
     matches = [f"{name} " for name in names() if name.startswith(text)]

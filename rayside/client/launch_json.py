@@ -1,7 +1,7 @@
-"""The debug relay's entry in `.vscode/launch.json`, all else in there left as it was.
+"""Entry of the debug relay in `.vscode/launch.json`; the rest of the file is not changed.
 
-VS Code takes comments and trailing commas there. A file with such is not changed: the error says what to
-paste. Nor is a file that would be laid out in another way if it was written anew.
+VS Code accepts comments and trailing commas. A file that contains these is not changed: the error contains
+the text to paste. Neither is a file whose layout would change.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from rayside.private_file import replace_whole
 PLACE = Path(".vscode") / "launch.json"
 NAME = "Ray cluster (Rayside)"
 _TOKEN = "raysideToken"
-# Of a configuration of that name, and of its prompt, the rest is the user's.
+# Fields that are overwritten in an existing configuration and in its prompt; the others belong to the user.
 _OWNED = ("type", "request", "connect", "token")
 _PROMPT_OWNED = ("type", "description", "password")
 
 
 def write(file: Path, *, port: int, token_file: Path) -> bool:
-    """Makes `file`, or adds to it; whether anything changed.
+    """Creates `file`, or adds the entry; returns whether it changed.
 
     Args:
-        port: the relay's, on this machine.
-        token_file: where the token is, for the prompt to say; it is not read.
+        port: the relay's port on this machine.
+        token_file: path of the token, for the prompt's text; it is not read.
 
     Raises:
-        InvalidArgument: the file can't be read, understood or written, or not without a loss; it is as
-            it was, and the hint says what to paste.
+        InvalidArgument: the file can't be read, parsed or written without loss; it is unchanged, and the
+            hint contains the text to paste.
     """
     try:
         real = file.resolve(strict=False)  # a link stays one
@@ -50,7 +50,7 @@ def write(file: Path, *, port: int, token_file: Path) -> bool:
 
 
 def configuration(port: int) -> dict[str, Any]:
-    """Of VS Code's Python debugger; `token` is asked for when it starts."""
+    """Returns a launch configuration for VS Code's Python debugger; a prompt asks for `token`."""
     return {
         "name": NAME,
         "type": "debugpy",
@@ -64,7 +64,7 @@ def configuration(port: int) -> dict[str, Any]:
 
 
 def token_prompt(token_file: Path) -> dict[str, Any]:
-    """What VS Code asks; the answer is shown as dots, and not kept."""
+    """Returns the prompt for the token; VS Code shows the input as dots, and does not store it."""
     return {
         "id": _TOKEN,
         "type": "promptString",
@@ -74,13 +74,13 @@ def token_prompt(token_file: Path) -> dict[str, Any]:
 
 
 def with_entries(text: str, where: str, configuration: dict[str, Any], prompt: dict[str, Any]) -> str:
-    """The text of a launch.json with these two in it; what the user added to them stays.
+    """Returns the text of a launch.json with both entries; the user's fields in them stay.
 
     Args:
-        where: what an error calls the text.
+        where: name of the text in errors.
 
     Raises:
-        InvalidArgument: the text isn't plain JSON, no launch.json, or would be laid out anew.
+        InvalidArgument: the text is not plain JSON, no launch.json, or its layout would change.
     """
     if not text.strip():
         return _drawn({"version": "0.2.0", "configurations": [configuration], "inputs": [prompt]}) + "\n"
@@ -113,7 +113,7 @@ def _drawn(value: dict[str, Any], unit: str = "    ") -> str:
 
 
 def _put(entries: list[Any], key: str, entry: dict[str, Any], owned: tuple[str, ...]) -> None:
-    """Puts `entry` into the list; of the entry that has its `key` already only what is `owned` changes."""
+    """Adds `entry` to the list; in an existing entry with the same `key`, only `owned` fields change."""
     for existing in entries:
         if isinstance(existing, dict) and existing.get(key) == entry[key]:
             existing.update({name: entry[name] for name in owned})
@@ -122,7 +122,7 @@ def _put(entries: list[Any], key: str, entry: dict[str, Any], owned: tuple[str, 
 
 
 def _replace(file: Path, content: str) -> None:
-    """Whole or not at all, with the mode that the file has."""
+    """Replaces the file atomically; its mode stays."""
     file.parent.mkdir(parents=True, exist_ok=True)
     mode = file.stat().st_mode & 0o777 if file.exists() else None
     if mode is not None and not os.access(file, os.W_OK):

@@ -1,4 +1,4 @@
-"""Draws what the terminal debugger shows: source, stack, variables, tasks. Returns text, prints nothing."""
+"""Text drawing of source, stack, variables and tasks for the terminal debugger; it prints nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def variables(values: Mapping[str, str]) -> str:
 
 
 def tasks(stops: Sequence[Stop], current: Stop | None, title: Callable[[Stop], str]) -> str:
-    """Draws the numbered list that `task N` chooses from; `title` names each."""
+    """Draws the numbered list for `task N`; `title` returns a task's name."""
     return "\n".join(
         f"{'->' if stop is current else '  '} {number}  {line(title(stop))}  stopped ({line(stop.reason)})"
         for number, stop in enumerate(stops, 1)

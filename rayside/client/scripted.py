@@ -1,4 +1,4 @@
-"""Debugs for scripts: records every stop, resumes it, and ends when the job has ended."""
+"""Debugger for scripts: records every stop, resumes the task, and ends with the job."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from rayside.plain import counted
 
 OnEvent = Callable[[str], None]
 
-_FINISHING = 15.0  # seconds for the stops that are being read when everything else is over
+_FINISHING = 15.0  # timeout in seconds for pending reads of stops at the end
 
 
 class Interruption(KeyboardInterrupt):
-    """Ctrl-C, or a signal as SIGTERM, while stops are recorded; `document` is what `run_sync` returns."""
+    """Ctrl-C, or a signal such as SIGTERM, while stops are recorded; `document` is as from `run_sync`."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         super().__init__()
@@ -38,22 +38,22 @@ def run_sync(
     most: int = MOST_STOPS,
     on_event: OnEvent,
 ) -> dict[str, Any]:
-    """Records each stop of every task, side by side, and resumes it.
+    """Records the stops of all tasks, in parallel, and resumes the tasks.
 
     Args:
-        evaluate: expressions to evaluate in the user's innermost frame at each stop. One that
+        evaluate: expressions to evaluate in the innermost user frame at each stop. One that
             raises has the value `<NameError: name 'y' is not defined>`.
-        timeout: seconds without a stop after which it detaches; the tasks run on (default: 60).
-        most: the number of stops after which it detaches.
-        on_event: is called with what happens on the way, a line each.
+        timeout: seconds without a stop until it detaches; the tasks continue (default: 60).
+        most: number of stops until it detaches.
+        on_event: called with a line of text for each event.
 
     Returns:
         `{"stopped": [{"task", "worker_id", "reason", "file", "line", "function", "locals": {name: repr},
         "evaluated": {expression: repr}}], "job": {"submission_id", "status"}}`, in the order of the
-        stops. Both values of `job` are None where no job is watched.
+        stops. Both values of `job` are None if no job is watched.
 
     Raises:
-        Interruption: it was interrupted; the tasks run on.
+        Interruption: it was interrupted; the tasks continue.
         RaysideError: the relay or Ray is gone, or another debugger took over.
     """
     session = Session(options, watch)
@@ -74,19 +74,19 @@ def run_sync(
 
 
 class Recorder:
-    """Records each stop of a session, and resumes it."""
+    """Recorder of a session's stops; it resumes each task."""
 
     def __init__(self, session: Session, expressions: list[str], on_event: OnEvent) -> None:
         self.session = session
-        self.records: list[dict[str, Any]] = []  # empty until read, so that the order is that of the stops
+        self.records: list[dict[str, Any]] = []  # in order of the stops; each is empty until it is read
         self.expressions = expressions
         self._on_event = on_event
         self._working: set[asyncio.Future[None]] = set()
-        # By thread: what was read at a stop whose task may not have been told to go on.
+        # By thread: the record of a stop whose `continue` may have failed.
         self._unsure: dict[int, dict[str, Any]] = {}
 
     def document(self) -> dict[str, Any]:
-        """Returns what `run_sync` does; the job's status is the last that was seen."""
+        """Returns the document of `run_sync`, with the job's last known status."""
         job = self.session.seen
         return {
             "stopped": [record for record in self.records if record],
@@ -140,7 +140,7 @@ class Recorder:
     def _worked(self, future: asyncio.Future[None]) -> None:
         self._working.discard(future)
         if not future.cancelled() and (error := future.exception()) is not None:
-            # It is a defect: without this, everything would wait for a stop that is never resumed.
+            # This is a defect: without an event, the session would wait for a stop that never resumes.
             self.session.events.put_nowait(
                 Lost(error if isinstance(error, Exception) else RuntimeError(repr(error)))
             )
@@ -150,7 +150,7 @@ class Recorder:
         try:
             try:
                 read = await self._read(stop)
-                # It may be told again where the connection was lost meanwhile.
+                # After a lost connection, the same stop may be reported again.
                 if self._unsure.pop(stop.thread_id, None) != read:
                     record.update(read)
                     self._on_event(f"{read['task'] or stop.title} stopped at {read['file']}:{read['line']}")

@@ -1,7 +1,7 @@
-"""Session at the debug relay: which tasks are stopped, how they resume, and how the job is.
+"""Session at the debug relay: stopped tasks, resuming, and the job's state.
 
-It knows nothing of Ray or Kubernetes. The relay makes the cluster look like one process, in which each
-thread that stopped is a task; a `JobWatch` says when the job has ended, which no debugger can.
+It is independent of Ray and Kubernetes. The relay shows the cluster as one process, in which each stopped
+thread is a task; a `JobWatch` reports the end of the job, which no debugger can.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from rayside.dap.client import Client
 from rayside.dap.framing import Message
 from rayside.errors import AttachFailed, DebuggerGone, NotRunning, RaysideError, RequestFailed
 
-# Seconds between two polls of the job: soon after something happened, then ever more seldom. A poll is one
-# request to Ray's dashboard, of 4 to 50 ms.
+# Seconds between two polls of the job: short after an event, then growing. A poll is one request to Ray's
+# dashboard, of 4 to 50 ms.
 SOON, SELDOM, SLOWING = 0.25, 2.0, 1.5
 POLL_TIMEOUT = 20.0
 FAILURES_BEFORE_GONE = 3
@@ -41,14 +41,14 @@ LEAVE_TIMEOUT = 5.0
 
 
 class JobWatch(Protocol):
-    """The job of a session."""
+    """Watcher of a session's job."""
 
     def job(self) -> JobState | None:
-        """Returns the job that is watched, if one is; may block for a short, bounded time."""
+        """Returns the state of the watched job, if any; may block for a short, bounded time."""
 
 
 class NoJob:
-    """Watches no job: the session lasts until its debugger leaves."""
+    """Watcher without a job: the session lasts until the debugger disconnects."""
 
     def job(self) -> None:
         return None
@@ -64,15 +64,15 @@ class AttachOptions:
 
     Attributes:
         connect: connects to the relay; called with `on_event`.
-        token: Ray's own; the relay refuses who doesn't know it.
-        job: a submission id, or Ray's job id, for only that job's tasks; None for those of all jobs.
-        everyone: whether those are the jobs of all who debug on that Ray, not only this user's own.
+        token: Ray's token, for authentication at the relay.
+        job: a submission id, or Ray's job id, for only that job's tasks; None for the tasks of all jobs.
+        everyone: whether the jobs of all users on the cluster are included, not only this user's.
         breakpoints: the breakpoints to set before any task runs; each has an absolute `file`.
-        exceptions: whether to stop where a task raises what it does not catch.
-        children: whether processes that tasks start are debugged as well.
-        take_over: what happens where another debugger has the same tasks: `always`, `ask`
-            (`DebuggerBusy` is raised) or `watch`.
-        agent: whether it is a coding agent's, which never takes over; what is stopped stays so when it ends.
+        exceptions: whether to stop at exceptions that a task does not catch.
+        children: whether child processes of tasks are debugged as well.
+        take_over: `always`, `ask` (raises `DebuggerBusy`) or `watch`, if another debugger has the same
+            tasks.
+        agent: whether it is a coding agent, which never takes over; stopped tasks stay stopped at its end.
     """
 
     connect: Connect
@@ -87,17 +87,17 @@ class AttachOptions:
 
 
 class Session:
-    """A session, attached from `start` until `close`; puts into `events` what happens.
+    """Session at the relay, attached from `start` until `close`.
 
     Attributes:
-        events: what has happened, in order, for one consumer.
-        stops: the current stops, by thread, in the order in which they came.
+        events: all events, in order, for one consumer.
+        stops: the current stops, by thread, in order of arrival.
         breakpoints: the breakpoints of all tasks.
-        seen: the last known state of the watched job; None where none is watched.
-        ended: its state once it has ended.
-        lost: why no event will follow; None while one may.
-        taken: the threads that a person's debugger has taken out of this session, which goes on.
-        waiting: whether the way to the relay is lost, and a forward looks for it.
+        seen: the last known state of the watched job; None without one.
+        ended: the job's state after its end.
+        lost: the error that has ended the session; None before.
+        taken: threads that a person's debugger has taken out of this session, which continues.
+        waiting: whether the connection to the relay is lost, and a forward reconnects.
     """
 
     def __init__(self, options: AttachOptions, watch: JobWatch) -> None:
@@ -112,7 +112,7 @@ class Session:
         self._options = options
         self._watch = watch
         self._client: Client | None = None
-        # The ids of the job that is watched, and of the job of every stop until now.
+        # Ids of the watched job, and of the jobs of all stops until now.
         self._jobs: set[str] = set()
         self._resumed: dict[int, Stop] = {}  # the last stop of each thread that was resumed
         self._wake = asyncio.Event()
@@ -126,7 +126,7 @@ class Session:
 
     @property
     def watching(self) -> bool:
-        """Returns whether another debugger has the tasks, and this one only looks."""
+        """Returns whether this session only watches another debugger's tasks."""
         return bool((self.client.attached.get("ray") or {}).get("watching"))
 
     async def start(self) -> None:
@@ -159,7 +159,7 @@ class Session:
             arguments |= {AGENT: True, "keepPaused": True}
         filters = ["uncaught", *(["userUnhandled"] if options.exceptions else [])]
         try:
-            # The relay has cured every debuggee of Nagle's algorithm.
+            # The relay has turned off Nagle's algorithm in every debuggee.
             await self._client.attach(
                 exception_filters=filters,
                 options=arguments,
@@ -180,15 +180,15 @@ class Session:
             raise
 
     def title(self, stop: Stop) -> str:
-        """Returns a stop's task as the user knows it: with its job where tasks of several are known."""
+        """Returns the title of a stop's task, with its job if several jobs are known."""
         return f"{stop.title} of job {stop.job}" if stop.job and len(self._jobs) > 1 else stop.title
 
     def poll_soon(self) -> None:
-        """Polls the job at once, and often for a while, for it is about to change."""
+        """Polls the job immediately, and often for a while, since its state is about to change."""
         self._wake.set()
 
     async def resume(self, command: str, stop: Stop) -> None:
-        """Resumes a task by `continue`, `next`, `stepIn` or `stepOut`; the others stay as they are."""
+        """Resumes one task with `continue`, `next`, `stepIn` or `stepOut`."""
         self.stops.pop(stop.thread_id, None)
         self._resumed[stop.thread_id] = stop
         self.poll_soon()
@@ -201,28 +201,28 @@ class Session:
             raise
 
     async def next_event(self, timeout: float) -> SessionEvent | None:
-        """Returns what happens next; None where nothing does within `timeout` seconds."""
+        """Returns the next event; None if there is none within `timeout` seconds."""
         try:
             return await asyncio.wait_for(self.events.get(), timeout)
         except asyncio.TimeoutError:
             return None
 
     async def pending_events(self) -> list[SessionEvent]:
-        """Returns what has happened and was not looked at yet."""
+        """Returns the events that have not been consumed."""
         events = []
         while not self.events.empty():
             events.append(self.events.get_nowait())
         return events
 
     async def job(self) -> JobState | None:
-        """Returns the job's state now, with a deadline."""
+        """Returns the job's current state, with a timeout."""
         self.seen = await asyncio.wait_for(asyncio.to_thread(self._watch.job), POLL_TIMEOUT)
         return self.seen
 
     async def close(self, *, keep_stopped: bool = False) -> None:
-        """Detaches; what is stopped resumes, or stays so for the next debugger (`keep_stopped`)."""
-        # A flag beside the cancellation, which `wait_for` swallows when it comes together with what is
-        # waited for (Python before 3.12).
+        """Detaches; stopped tasks resume, or stay stopped for the next debugger (`keep_stopped`)."""
+        # A flag in addition to the cancellation, which `wait_for` loses if its awaitable ends at the same
+        # time (Python before 3.12).
         self._closing = True
         for watching in self._watching:
             watching.cancel()
@@ -234,12 +234,12 @@ class Session:
         if not client.closed.is_set():
             await client.drain(LEAVE_TIMEOUT)
             arguments = {"terminateDebuggee": False, "suspendDebuggee": keep_stopped}
-            # Where the relay doesn't answer, closing has to do: it then resumes everything.
+            # If the relay does not answer, closing the connection suffices: the relay then resumes all tasks.
             with suppress(RequestFailed, DebuggerGone):
                 await client.request("disconnect", arguments, timeout=LEAVE_TIMEOUT)
         client.close()
 
-    # --- what comes from the relay -------------------------------------------------------
+    # --- events from the relay -----------------------------------------------------------
 
     def _event(self, event: Message) -> None:
         name, body = event.get("event"), event.get("body") or {}
@@ -252,7 +252,7 @@ class Session:
             self._jobs |= {stop.job} - {""}
             self.events.put_nowait(stop)
         elif name == "continued" and reason != EXITED:
-            # It may not have been resumed here: the threads of one process resume together.
+            # This session may not have resumed it: the threads of a process may resume together.
             stopped = self.stops.pop(body.get("threadId", 0), None)
             if stopped is not None:
                 self._resumed[stopped.thread_id] = stopped
@@ -261,7 +261,7 @@ class Session:
         elif name == "breakpoint":
             self._tell(self.breakpoints.changed(body.get("breakpoint") or {}))
         elif name == "output" and "data" in body:
-            return  # an editor that is watched has asked for what tasks print
+            return  # output of tasks, which a watched editor has requested
         elif name == "output" and body.get("category", "console") in {"important", "console", "stderr"}:
             self.waiting = self.waiting or reason == WAITING
             self._tell([str(body.get("output", "")).strip()])
@@ -272,7 +272,7 @@ class Session:
             self._lose(error_of(reason))
 
     async def _attach_again(self, restart: object) -> None:
-        """Attaches by the way that is there again, and watches the relay; whoever came meanwhile stays."""
+        """Attaches through the restored connection, and watches the relay; it takes over from nobody."""
         self.client.close()
         self.stops.clear()
         self._resumed.clear()
@@ -289,7 +289,7 @@ class Session:
         stop = stopped or resumed
         if reason == TAKEN_OVER:
             self.taken.add(thread_id)
-            self.poll_soon()  # the relay has said in whose debugger it is stopped now
+            self.poll_soon()  # the relay has reported the debugger in which it is stopped now
         elif stop is not None:
             self.events.put_nowait(Ended(stop, was_stopped=stopped is not None))
             self.poll_soon()
@@ -323,7 +323,7 @@ class Session:
             except asyncio.CancelledError:
                 raise
             except Exception as error:
-                # While the way is lost, the forward says whether it comes back.
+                # While the connection is lost, the forward reports whether it is restored.
                 failures = 0 if self.waiting else failures + 1
                 passing = isinstance(error, RaysideError | asyncio.TimeoutError)
                 if not passing or failures >= FAILURES_BEFORE_GONE:

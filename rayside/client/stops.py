@@ -1,4 +1,4 @@
-"""Reads a stop: its frames, the user's own among them, its variables, its source."""
+"""Data of a stop: user frames, variables, source, evaluated expressions."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from rayside.errors import RequestFailed
 _NOT_THE_USERS = re.compile(
     r"[/\\](?:site|dist)-packages[/\\](?:ray|debugpy)[/\\]|[/\\]_vendored[/\\]pydevd[/\\]"
 )
-# pydevd shows functions and classes in groups of their own, beside one of special names such as `__doc__`.
+# pydevd's groups of functions and classes; another group has special names such as `__doc__`.
 _GROUPS = frozenset({"function variables", "class variables"})
-# pydevd adds this to the name of the function that raised.
+# pydevd appends this to the name of the function that raised.
 _RAISED = " (Current frame)"
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One frame of a stopped thread.
+    """Frame of a stopped thread.
 
-    `path` is the local file, or the worker's own where it maps to none; only the relay has that file's text
-    then, by `reference`. A label is no frame: it says what the frames below it are.
+    `path` is the local file, or else the worker's own, whose text only the relay has, by `reference`. A label
+    is no frame: it is a heading of the frames below.
     """
 
     id: int
@@ -38,14 +38,14 @@ class Frame:
 
     @property
     def is_users(self) -> bool:
-        """Returns whether the frame is neither Ray's nor the debugger's own."""
+        """Returns whether the frame belongs neither to Ray nor to the debugger."""
         return not _NOT_THE_USERS.search(self.path)
 
 
 async def frames(client: Client, stop: Stop) -> list[Frame]:
-    """Returns the stack, innermost frame first, from the first frame that is the user's.
+    """Returns the stack, innermost frame first, from the innermost user frame on.
 
-    It is the whole stack where no frame is the user's.
+    Without a user frame, this is the whole stack.
 
     Raises:
         RequestFailed, DebuggerGone: as `Client.request`.
@@ -70,9 +70,9 @@ async def frames(client: Client, stop: Stop) -> list[Frame]:
 
 
 async def variables(client: Client, frame: Frame) -> dict[str, str]:
-    """Returns the frame's local variables as `repr`, cut by the debugger where one is very long.
+    """Returns the frame's local variables as `repr`, including functions and classes.
 
-    Functions and classes are variables, too.
+    The debugger cuts very long ones.
     """
     scopes = (await client.request("scopes", {"frameId": frame.id})).get("scopes", [])
     if not scopes:
@@ -80,7 +80,7 @@ async def variables(client: Client, frame: Frame) -> dict[str, str]:
     listed = await _variables(client, scopes[0])
     for group in [variable for variable in listed if variable["name"] in _GROUPS]:
         listed += await _variables(client, group)
-    # Groups and return values ("(return) f") have no name that Python could have.
+    # Names of groups and return values ("(return) f") are no Python identifiers.
     return {v["name"]: v["value"] for v in listed if v["name"].isidentifier()}
 
 
@@ -96,7 +96,7 @@ async def evaluate(client: Client, frame: Frame, expression: str) -> str:
     Raises:
         RequestFailed: it raised; the message is as in `NameError: name 'y' is not defined`.
     """
-    # In DAP's context `watch` pydevd's message is just what was raised; in `repl` it is a traceback.
+    # In DAP's context `watch`, pydevd's message is just the exception; in `repl` it is a traceback.
     body = await client.request(
         "evaluate", {"expression": expression, "frameId": frame.id, "context": "watch"}
     )
@@ -104,7 +104,7 @@ async def evaluate(client: Client, frame: Frame, expression: str) -> str:
 
 
 async def execute(client: Client, frame: Frame, statement: str) -> str:
-    """Runs a statement in that frame; returns the `repr` of its value where it has one.
+    """Runs a statement in that frame; returns the `repr` of its value, if it has one.
 
     Raises:
         RequestFailed: it raised; the message is the last line of the traceback.
@@ -119,7 +119,7 @@ async def execute(client: Client, frame: Frame, statement: str) -> str:
 
 
 async def source(client: Client, frame: Frame) -> str:
-    """Returns the text of the frame's file; empty where it is nowhere to be had."""
+    """Returns the text of the frame's file; empty if it can't be read."""
     if frame.reference:
         body = await client.request(
             "source",

@@ -1,7 +1,7 @@
-"""Terminal debugger: one prompt for all the tasks that are stopped.
+"""Terminal debugger: one prompt for all stopped tasks.
 
-The event loop runs in a thread of its own and the prompt in the main thread, so that Ctrl-C is the
-prompt's and never ends the connection in the middle of a request.
+The event loop runs in a separate thread and the prompt in the main thread, so that Ctrl-C reaches the prompt
+and never interrupts a request.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from rayside.event_loop import Call, background_loop
 from rayside.signals import signals_noticed
 
 PROMPT = "(rayside) "
-_POLL = 0.5  # seconds after which a wait checks the clock again
-_QUIET = 0.3  # seconds in which the relay tells of all tasks that are stopped already; it takes milliseconds
+_POLL = 0.5  # seconds between two checks of the clock in a wait
+_QUIET = 0.3  # seconds for the relay to report all tasks that are stopped already; it takes milliseconds
 _WAITING = "waiting for the next stop (Ctrl-C: back to the prompt)"
-_STEP = 2.0  # seconds after which a step counts as running on; one takes milliseconds
+_STEP = 2.0  # seconds after which a step counts as still running; one takes milliseconds
 
 
 def run(
@@ -47,13 +47,13 @@ def run(
     history: Path,
     end: Callable[[], None] | None = None,
 ) -> int:
-    """Debugs until the user leaves or the job has ended; returns the exit code.
+    """Debugs until the user quits or the job has ended; returns the exit code.
 
-    `timeout` is in seconds, for the first stop; the file `history` gets the lines typed, and mode 0600; `end`
-    asks the program to end that this is run for, where Ctrl-C at the prompt is to do so. The exit code is 130
-    where the user left with Ctrl-C, or input from a file ended without `quit`: then what was stopped stays
-    stopped, without `end`. Raises:
-        DebuggerBusy: another debugger has the tasks, and is to keep them.
+    `timeout` is in seconds, for the first stop; the file `history` gets the typed lines, and mode 0600; `end`
+    ends the debugged program, if Ctrl-C at the prompt has to do so. The exit code is 130 if the user left
+    with Ctrl-C, or input from a file ended without `quit`: without `end`, stopped tasks stay stopped then.
+    Raises:
+        DebuggerBusy: another debugger has the tasks, and the user leaves them to it.
         NothingPaused: no task stopped within `timeout` seconds.
         RaysideError: the relay or Ray is gone, or another debugger took over.
     """
@@ -64,13 +64,13 @@ def run(
             code = Terminal(session, console, call, stays=end is None).talk(timeout)
         finally:
             if end is not None and code != 0:
-                end()  # before it goes on
+                end()  # before its tasks resume
             call(session.close(keep_stopped=code == INTERRUPTED and end is None))
         return code
 
 
 class Terminal:
-    """The conversation with the user, in `talk`."""
+    """Dialog with the user, in `talk`."""
 
     def __init__(self, session: Session, console: Console, call: Call, *, stays: bool = True) -> None:
         self._session, self._stays = session, stays
@@ -171,7 +171,7 @@ class Terminal:
         self._wait(None)
 
     def _move(self, word: str, rest: str) -> None:
-        """Does something with all tasks of a group; then shows the task that was shown, or another."""
+        """Applies a command to all tasks of a group; then shows the current task, or another."""
         self._tell_news(self._groups.move(word, rest))
         current, stops = self._view.stop, self._session.stops
         if stops and (current is None or not self._is_stopped(current)):
@@ -192,7 +192,7 @@ class Terminal:
             self._wait(None)
 
     def _first_stop(self, timeout: float) -> None:
-        """Waits until a task stops; where several do at once, the user chooses."""
+        """Waits until a task stops; if several are stopped, the user chooses."""
         until = time.monotonic() + timeout
         while not self._over():
             if self._session.stops:
@@ -208,10 +208,10 @@ class Terminal:
             self._news(self._call(self._session.next_event(min(_POLL, timeout))))
 
     def _wait(self, stepped: Stop | None, before: Collection[Stop] = ()) -> None:
-        """Waits until the task that was stepped stops, or any task where `stepped` is None; shows the stop.
+        """Waits until the stepped task stops, or any task if `stepped` is None; shows the stop.
 
-        A step may end in the task that it calls; `before` has the stops of before. It runs on where its
-        function returned to Ray, or waits: then any task's stop will do.
+        A step may end in the task that it calls; `before` are the stops before the step. If the step still
+        runs after _STEP, because its function returned to Ray or waits, any task's stop ends the wait.
         """
         began = time.monotonic()
         while not self._over():
@@ -234,13 +234,13 @@ class Terminal:
                 stepped = None
 
     def _over(self) -> bool:
-        """Returns whether nothing more will stop; it then is the end, unless something is stopped still."""
+        """Returns whether the debugger ends: the job has ended, and no task is stopped."""
         if self._session.lost is not None:
             raise self._session.lost
         job = self._session.ended
         if job is None or self._session.stops:
             return False
-        for event in self._call(self._session.pending_events()):  # what was said before it ended
+        for event in self._call(self._session.pending_events()):  # messages from before its end
             self._news(event)
         self._say(f"{job.title} ended: {job.status}")
         if edited := job.edited or drawn_edits(self._groups.edited):  # A program has no job that lists them.
@@ -294,13 +294,13 @@ class Terminal:
     # --- news ----------------------------------------------------------------------------
 
     def _tell_news(self, told: Collection[str] = ()) -> None:
-        """Tells what has happened; `told` are the workers of whose stops the user knows."""
+        """Shows new events; `told` are the workers whose stops were shown already."""
         for event in self._call(self._session.pending_events()):
             self._news(event)
             current = self._view.stop
             if not isinstance(event, Stop) or not self._is_stopped(event) or event is current:
                 continue
-            # The debugger has attached again; or a task that was stepped into has begun.
+            # The debugger has reconnected, or a task that was stepped into has started.
             if current is not None and current.thread_id in (event.thread_id, event.called_by):
                 self._view.arrive(event)
                 continue
@@ -310,7 +310,7 @@ class Terminal:
         self._over()
 
     def _news(self, event: SessionEvent | None) -> bool:
-        """Tells the user what an event has to tell; returns whether there was an event at all."""
+        """Shows an event's message to the user; returns whether there was an event at all."""
         if isinstance(event, Ended) and event.was_stopped:
             self._say(f"{event.stop.title} has ended while it was stopped")
         elif isinstance(event, Notice):
@@ -325,7 +325,7 @@ class Terminal:
     # --- leaving -------------------------------------------------------------------------
 
     def _interrupt(self) -> None:
-        """Leaves what is stopped as it is."""
+        """Ends the debugger; stopped tasks stay stopped."""
         stays = "stays stopped; ./invokew debug comes back to it"
         lost = "goes on soon: the connection is lost, and the cluster can't be told to keep it stopped"
         for stop in self._listed() if self._stays else ():
@@ -333,7 +333,7 @@ class Terminal:
         self._exit = INTERRUPTED
 
     def _input_ended(self) -> None:
-        """Quits at Ctrl-D. The end of a file or a pipe asks for nothing: the tasks may be a colleague's."""
+        """Quits at Ctrl-D. At the end of a file or a pipe, tasks stay stopped: they may be a colleague's."""
         self._console.result()
         if self._console.typed_at:
             self._quit()

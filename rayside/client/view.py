@@ -11,16 +11,16 @@ from rayside.dap.drawn_values import drawn
 from rayside.errors import InvalidArgument, RequestFailed
 from rayside.event_loop import Call
 
-# Seconds for the relay's answer: it waits for all tasks for up to 12.
+# Timeout in seconds of `compare`: the relay waits for all tasks for up to 12.
 _COMPARING = 20.0
 _AROUND = 5  # lines of source above and below the current one
 
 
 class View:
-    """Shows a stopped task, and says which stop commands are for.
+    """View of the current task, to which commands apply.
 
     Attributes:
-        stop: the last stop of the task that commands are for; None where there is none.
+        stop: the last stop of the current task; None if there is no current task.
         frames: the frames of that stop, innermost first.
     """
 
@@ -36,7 +36,7 @@ class View:
         self._knows_retry = False
 
     def current_stop(self) -> Stop:
-        """Returns the stop that commands are for.
+        """Returns the current task's stop.
 
         Raises:
             InvalidArgument: there is none, or its task has resumed.
@@ -55,7 +55,7 @@ class View:
         return self.frames[self._selected]
 
     def arrive(self, stop: Stop) -> None:
-        """Makes a stop the one that commands are for, and shows where it is."""
+        """Makes a stopped task the current one, and shows its place."""
         self.stop, self.frames = stop, []
         self.frames = self._call(stops.frames(self._session.client, stop))
         self._console.result(f"{self._session.title(stop)} stopped ({stop.why})", style="header")
@@ -87,7 +87,7 @@ class View:
         self.list("")
 
     def list(self, rest: str, *, more: bool = False) -> None:
-        """Shows source, for `list [LINE]`; `more` continues after the lines that were shown last."""
+        """Shows source, for `list [LINE]`; `more` continues after the last shown line."""
         frame = self.frame
         if rest and not (rest.isascii() and rest.isdecimal()):
             raise InvalidArgument(f"not a line: {rest}", hint="`list` or `list LINE`")
@@ -116,7 +116,7 @@ class View:
         self._console.result(listing.variables(self._call(stops.variables(self._session.client, self.frame))))
 
     def evaluate(self, text: str, *, statement: bool) -> None:
-        """Evaluates for `p EXPR`, or `! STATEMENT`; what that raises is shown."""
+        """Evaluates `p EXPR` or runs `! STATEMENT`; exceptions are shown."""
         frame = self.frame
         if not text:
             raise InvalidArgument("nothing to evaluate", hint="`p EXPR`, such as `p len(rows)`")
@@ -130,7 +130,7 @@ class View:
             self._console.result(answer)
 
     def compare(self, expression: str) -> None:
-        """Shows what an expression gives in all tasks that are stopped."""
+        """Shows an expression's values in all stopped tasks."""
         if not expression:
             raise InvalidArgument("nothing to compare", hint="`compare EXPR`, such as `compare loss`")
         arguments = {"expression": expression}

@@ -1,1 +1,1 @@
-"""Speaks DAP: what the relay and the debuggers of this machine share."""
+"""DAP client, framing and common messages, shared by the relay and the debuggers on this machine."""

@@ -1,41 +1,40 @@
-"""Names what the relay and its editors say to each other beyond DAP."""
+"""Extensions of DAP between the relay, forwards and editors."""
 
-# `takeOver` of `attach` says with these what is to happen where another editor debugs the same already.
+# Values of `takeOver` in `attach`, for the case that another editor debugs the same tasks.
 ALWAYS, ASK, WATCH = "always", "ask", "watch"
-# This argument of `attach` says whether it is of a coding agent: that never takes over, and people's editors
-# come before it.
+# Argument of `attach`: whether the client is a coding agent, which never takes over; people's editors have
+# priority.
 AGENT = "agent"
-# Why an `attach` was refused with ASK: the response says it as body.ray.reason.
+# Reason of an `attach` that was refused with ASK: body.ray.reason of the response.
 BUSY = "busy"
-# Why a session ended for an editor: `terminated` says it as body.ray.reason.
+# Reasons of the end of an editor's session: body.ray.reason of `terminated`.
 TAKEN_OVER, DEBUGGER_LEFT, RELAY_ENDING = "taken-over", "debugger-left", "relay-ending"
-# The relay has not heard of the editor for AWAY.
+# The same: no heartbeat from the editor for AWAY.
 UNHEARD = "unheard"
-# What a forward says so: the way to the relay is there again; was not to be had; leads to no relay any more;
-# is ended, for the forward is.
+# The same, from a forward: the connection to the relay is back; could not be restored; reaches no relay any
+# more; ends with the forward.
 WAY_BACK, WAY_LOST, RELAY_GONE, FORWARD_ENDED = "way-back", "way-lost", "relay-gone", "forward-ended"
-# The `output` by which a forward tells that the way is lost says it as body.ray.reason.
+# body.ray.reason of the `output` with which a forward reports a lost connection.
 WAITING = "waiting"
-# `terminated` asks an editor to attach again by its `restart`, which DAP has the editor send as this argument
-# of `attach`: such an `attach` takes over from nobody.
+# `restart` of `terminated` makes an editor attach again, and DAP makes it send that value as this argument
+# of `attach`: such an `attach` takes over from no other editor.
 RESTART = "__restart"
 RESTARTS = {"ray": "again"}
-# By this an editor takes its own session back from its own connection, which to the relay may still be open:
-# the relay's answer to `attach` has it as body.ray.ticket, and RESTART brings it. Without the token it is
-# worth nothing.
+# With a ticket, an editor takes over its own session, whose old connection may still be open at the relay:
+# the relay's answer to `attach` has it as body.ray.ticket, and RESTART contains it. It is useless without the
+# token.
 TICKET = "ticket"
 LONGEST_TICKET = 64
-# Why a `continued` comes though no thread resumed: the event says it as body.ray.reason.
+# body.ray.reason of a `continued` event whose thread has ended, and not resumed.
 EXITED = "exited"
-# `stopped` of a task that a step into `.remote()` led to has the row of the thread that stepped, as
-# body.ray.calledBy.
+# body.ray.calledBy of `stopped`, for a task after a step into `.remote()`: the thread that stepped.
 CALLED_BY = "calledBy"
-# What a forward and the relay say to each other, as events, within an editor's connection: that the way is
-# there, each time; and that it was the editor that ended the connection.
+# Events between a forward and the relay, in an editor's connection: a heartbeat; and that the editor has
+# closed the connection.
 BEAT, LEFT = "rayside-beat", "rayside-left"
-# Seconds between two beats, and how many may stay without an answer until the way counts as lost.
+# Seconds between two heartbeats, and unanswered ones until the connection counts as lost.
 EVERY, MOST_MISSED = 5.0, 3
-# Seconds without a beat for which the relay keeps what is stopped, for an editor that may come back.
+# Seconds without a heartbeat for which the relay keeps stopped tasks, for an editor that may reconnect.
 AWAY = 120.0
 
 

@@ -1,4 +1,4 @@
-"""Exchanges DAP messages with a server: requests and their responses, and events."""
+"""Channel for DAP messages with a server: requests and their responses, and events."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rayside.dap.framing import Decoder, FramingError, Message, encode
 from rayside.errors import DebuggerGone, RequestFailed, StrangerListens
 from rayside.loopback import require_own
 
-# Seconds. The relay says within 24 s that a debuggee does not answer, also where it first ends evaluations;
-# who asks the relay hears that, and not that the relay is silent.
+# Timeouts in seconds. The relay reports within 24 s that a debuggee does not answer, even if it first ends
+# evaluations; its clients get that error before their own timeout.
 REQUEST_TIMEOUT = 25.0
 CONNECT_TIMEOUT = 10.0
 DRAIN_TIMEOUT = 5.0
-# The bytes that the other side may leave unread before it counts as gone.
+# Limit in bytes that the other side has not read, after which it counts as gone.
 MOST_UNREAD = 8 * 1024 * 1024
 _REQUEST_SEQ = re.compile(rb'"request_seq"\s*:\s*(\d{1,9})\b')
 
@@ -26,28 +26,28 @@ Own = TypeVar("Own", bound="Channel")
 
 
 class Tables(Protocol):
-    """Bounds for an unauthenticated client: `longest` is its longest message, in bytes."""
+    """Schemas for an untrusted server; `LONGEST` is the limit of its messages, in bytes."""
 
     @property
     def LONGEST(self) -> int: ...  # noqa: N802 (a module is one)
 
     def event(self, message: Message) -> Message | None:
-        """Returns an event as far as it is known; None where it is not."""
+        """Returns the known fields of an event; None if it is unknown."""
 
     def response(self, command: str, message: Message) -> Message:
-        """Returns a response as far as it is known."""
+        """Returns the known fields of a response."""
 
 
 class Channel(asyncio.Protocol):
-    """Represents a connection, made by `connect`.
+    """Connection to a DAP server, made by `connect`.
 
-    It is a protocol of asyncio and no pair of streams: a task that reads would add two rounds of the event
-    loop to each answer.
+    It is an asyncio protocol and no pair of streams: a reading task would add two rounds of the event loop
+    to each answer.
 
     Attributes:
-        events: DAP events in the order they came; `None` once the connection has ended. Unused when
-            `on_event` was given, which then is called with each event instead, from the event loop.
-        closed: set once the connection has ended, whoever ended it.
+        events: DAP events in order of arrival; `None` once the connection has ended. Unused with `on_event`,
+            which is called with each event instead, in the event loop.
+        closed: set once the connection has ended, on either side.
     """
 
     def __init__(self, *, name: str, on_event: OnEvent | None = None, tables: Tables | None = None) -> None:
@@ -59,7 +59,7 @@ class Channel(asyncio.Protocol):
         self.events: asyncio.Queue[Message | None] = asyncio.Queue()
         self.closed = asyncio.Event()
         self._refused: OSError | StrangerListens | None = None
-        self._lost = asyncio.Event()  # set once the socket is closed, too
+        self._lost = asyncio.Event()  # set once the socket is closed
         self._on_event = on_event or self.events.put_nowait
         self._seq = 0
         self._pending: dict[int, tuple[str, asyncio.Future[Message]]] = {}
@@ -76,13 +76,13 @@ class Channel(asyncio.Protocol):
         on_event: OnEvent | None = None,
         tables: Tables | None = None,
     ) -> Own:
-        """Dials a debuggee; `attach` has to follow, for a connection that only closes spoils the debuggee.
+        """Connects to a debuggee; `attach` has to follow: a connection without it breaks the debuggee.
 
-        `tables` are for a server that is not trusted: nothing else is taken of it.
+        `tables` are schemas for an untrusted server: other messages and fields are dropped.
 
         Raises:
             DebuggerGone: nothing listens there, or it did not answer in time.
-            StrangerListens: it is on this machine and another user's; it was sent nothing.
+            StrangerListens: another user of this machine listens there; nothing was sent.
         """
         name = f"{host}:{port}"
         dialling = asyncio.get_running_loop().create_connection(
@@ -101,13 +101,13 @@ class Channel(asyncio.Protocol):
             raise channel._refused
         return channel
 
-    # --- what asyncio calls ----------------------------------------------------------------
+    # --- callbacks of asyncio --------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Ray's actors run on uvloop, whose transports are no subclass of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         socket_ = transport.get_extra_info("socket")
-        # Nothing is read yet: what another user's program sends never is.
+        # Nothing is read before the check: data from another user's program never is.
         try:
             socket_.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             require_own(socket_)
@@ -117,7 +117,7 @@ class Channel(asyncio.Protocol):
         self._closing = asyncio.ensure_future(self._close_with_the_loop())
 
     async def _close_with_the_loop(self) -> None:
-        """Closes the socket where the event loop ends first: that cancels this."""
+        """Closes the socket if the event loop ends first, which cancels this task."""
         try:
             await self._lost.wait()
         finally:
@@ -126,7 +126,7 @@ class Channel(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             for message in self._decoder.feed(data):
-                if self.closed.is_set():  # whoever got an earlier one may have closed it
+                if self.closed.is_set():  # the handler of an earlier message may have closed it
                     return
                 self._receive(message)
         except FramingError as error:
@@ -142,10 +142,10 @@ class Channel(asyncio.Protocol):
     async def request(
         self, command: str, arguments: Mapping[str, Any] | None = None, *, timeout: float = REQUEST_TIMEOUT
     ) -> Message:
-        """Sends a request; returns the body of the adapter's response, `{}` where the response has none.
+        """Sends a request; returns the body of the adapter's response, `{}` if it has none.
 
         Raises:
-            RequestFailed: the adapter said no (its own message), or did not answer within `timeout` seconds.
+            RequestFailed: the adapter refused (its own message), or did not answer within `timeout` seconds.
             DebuggerGone: the connection ended before the answer came.
         """
         return body_of(command, await self.answer(command, arguments, timeout=timeout))
@@ -153,7 +153,7 @@ class Channel(asyncio.Protocol):
     async def answer(
         self, command: str, arguments: Mapping[str, Any] | None = None, *, timeout: float = REQUEST_TIMEOUT
     ) -> Message:
-        """Sends a request; returns the adapter's whole response, which may say no.
+        """Sends a request; returns the adapter's whole response, also an error response.
 
         Raises:
             RequestFailed: it did not answer within `timeout` seconds.
@@ -162,8 +162,8 @@ class Channel(asyncio.Protocol):
         return await self.within(timeout, command, self.asked(command, arguments))
 
     async def within(self, timeout: float, command: str, answer: asyncio.Future[Message]) -> Message:
-        """Returns an answer that comes in time. Raises as `answer`; the future goes on."""
-        # The future is not cancelled: an answer that is late still comes, and `disconnect` waits for it.
+        """Waits for an answer with a timeout. Raises as `answer`; the future stays pending."""
+        # The future is not canceled: a late answer still comes, and `disconnect` waits for it.
         done, _ = await asyncio.wait({answer}, timeout=timeout)
         if not done:
             raise RequestFailed(
@@ -173,9 +173,9 @@ class Channel(asyncio.Protocol):
         return answer.result()
 
     async def drain(self, timeout: float = DRAIN_TIMEOUT) -> bool:
-        """Waits until no request is in flight; returns False where some still is after `timeout` seconds.
+        """Waits until no request is pending; returns False if one still is after `timeout` seconds.
 
-        An `attach` is not waited for: it is answered only after `configurationDone`.
+        A pending `attach` does not count: it is answered only after `configurationDone`.
         """
         if waiting := self._in_flight():
             await asyncio.wait(waiting, timeout=timeout)
@@ -185,7 +185,7 @@ class Channel(asyncio.Protocol):
         return [future for name, future in self._pending.values() if name != "attach" and not future.done()]
 
     def close(self) -> None:
-        """Drops the connection at once; `disconnect` is the way to leave a debuggee that lives."""
+        """Drops the connection immediately; use `disconnect` for a debuggee that lives."""
         self._end("the connection was closed here")
 
     def asked(self, command: str, arguments: Mapping[str, Any] | None) -> asyncio.Future[Message]:
@@ -202,7 +202,7 @@ class Channel(asyncio.Protocol):
         return answer
 
     def _skipped(self, length: int, head: bytes) -> None:
-        """Answers for a message that was too long to be taken: its request fails; nothing else is lost."""
+        """Fails the request whose response was too long; the connection stays."""
         seq = _REQUEST_SEQ.search(head)
         assert self._tables is not None, "there is no limit for others"
         why = f"it has {length:,} bytes, and {self._tables.LONGEST:,} are taken: ask for a part of it"
@@ -215,7 +215,7 @@ class Channel(asyncio.Protocol):
         self._transport.write(encode(message))
         if self._transport.get_write_buffer_size() > MOST_UNREAD:
             self._end("it reads nothing any more")
-            self._transport.abort()  # a close would wait until all that is read
+            self._transport.abort()  # a close would wait until the buffer is read
 
     def _receive(self, message: Message) -> None:
         kind = message.get("type")
@@ -232,7 +232,7 @@ class Channel(asyncio.Protocol):
                 self._initialized.set()
             self._on_event(known)
         elif kind == "request":
-            # It is a reverse request, such as runInTerminal: the adapter waits for an answer, so it gets one.
+            # A reverse request, such as runInTerminal: the adapter waits for an answer, so it gets one.
             self._seq += 1
             refusal = {
                 "seq": self._seq,
@@ -252,7 +252,7 @@ class Channel(asyncio.Protocol):
         for _, answer in self._pending.values():
             if not answer.done():
                 answer.set_exception(self._gone())
-                answer.exception()  # not every answer has somebody waiting for it
+                answer.exception()  # nothing may wait for this answer, so its error counts as read
         self._pending.clear()
         self.events.put_nowait(None)
         self._transport.close()
@@ -286,7 +286,7 @@ def _of_the_relay(response: Message) -> Message:
 
 
 def reason(response: Message) -> str:
-    """Returns why a request was refused."""
+    """Returns the reason in an error response."""
     body = response.get("body")
     error = body.get("error") if isinstance(body, dict) else None
     text = error.get("format") if isinstance(error, dict) else None

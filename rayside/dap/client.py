@@ -1,13 +1,13 @@
-"""DAP client of one debuggee: connected to pydevd behind our own listener, or to debugpy's adapter.
+"""DAP client of one debuggee: connected to pydevd through our own listener, or to debugpy's adapter.
 
-Our listener (rayside/worker/handshake.py) asks for a proof that the client knows the
-cluster's token; debugpy's adapter, in processes that we did not prepare, asks nobody for anything.
+Our listener (rayside/worker/handshake.py) requires a proof that the client knows the
+cluster's token; debugpy's adapter, in processes that we did not prepare, authenticates nobody.
 
-Two habits of that adapter shape this module. One connect-and-close on its port, or a client that leaves
-while an `evaluate` is in flight, and nobody can attach to that process any more (microsoft/debugpy
-#974, #1308). And `terminateDebuggee: true` kills a Ray worker, upon which Ray runs the task again.
-So a port is dialled only to attach, requests are drained before leaving, and leaving lets the
-debuggee run on.
+Two bugs of that adapter shape this module. After one connect-and-close on its port, or a disconnect
+during an `evaluate`, no client can attach to that process any more (microsoft/debugpy #974, #1308).
+And `terminateDebuggee: true` kills a Ray worker, after which Ray runs the task again.
+So a port is opened only to attach, pending requests are drained before a disconnect, and the debuggee
+continues after it.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from rayside.worker.handshake import AUTHORIZE, CHALLENGE, DEBUG
 
 ATTACH_TIMEOUT = 20.0  # seconds
 
-# These options stop in the user's own frame, on Python 3.11 as on 3.12. Plain `justMyCode: true` never stops
-# in a Ray task on 3.11, because the call that stops is made from a file that isn't the user's; `false`
-# stops inside Ray on 3.12.
+# With these options threads stop in the user's own frame, on Python 3.11 and 3.12. Plain `justMyCode: true`
+# never stops in a Ray task on 3.11, because a file that isn't the user's calls the debugger; `false` stops
+# inside Ray on 3.12.
 STOP_IN_USER_CODE: dict[str, Any] = {
     "justMyCode": True,
-    # One thread stops, the others run on: what answers Serve's health checks, beats, feeds a queue.
+    # One thread stops, the others continue: they answer Serve's health checks, send heartbeats, feed queues.
     "stopAllThreadsOnSuspend": False,
     "steppingResumesAllThreads": False,
     "rules": [{"module": "ray.util.debugpy", "include": True}],
 }
 
-# pydevd sends each answer in two writes, so Nagle's algorithm and delayed acknowledgement hold every
-# answer back for 40 ms. The attribute is private: where it is missing, requests are just slower.
+# pydevd sends each answer in two writes, so Nagle's algorithm and delayed acknowledgement delay every
+# answer by 40 ms. The attribute is private: without it, requests are only slower.
 _NO_DELAY = "__import__('pydevd').get_global_debugger().writer.sock.setsockopt(6, 1, 1)"
 
-# We evaluate in this context of DAP's while a debuggee runs. In `repl`, debugpy exchanges the process's
-# standard output meanwhile, and a thread that prints in that moment may crash the process (1.8.22:
-# endless recursion in pydevd_io). The values of `clipboard` are never cut either.
+# DAP's context of our evaluations while a debuggee runs. In `repl`, debugpy replaces the process's
+# standard output meanwhile, and a thread that prints at that moment may crash the process (1.8.22:
+# endless recursion in pydevd_io). With `clipboard`, values are never cut either.
 QUIETLY = "clipboard"
 
 SourceBreakpoint = dict[str, Any]
 Configure = Callable[[], Awaitable[None]]
-# Makes the proof, in hex, that "client" or "debuggee" knows the secret of debuggees: by the role, the
-# debuggee's nonce and the client's, and the host and port that were dialled.
+# Returns the proof, in hex, that "client" or "debuggee" knows the token: from that role, the debuggee's and
+# the client's nonce, and the host and port of the connection.
 Prove = Callable[[str, tuple[str, str], tuple[str, int]], str]
 
 
@@ -60,8 +60,8 @@ class Origin:
 
     Attributes:
         job_id: Ray's id of the job that it works for.
-        submission_id: that of the job's submission.
-        user: the name of the user whose job that is, or of who had the debugger opened.
+        submission_id: the job's submission id.
+        user: name of the job's user, or of the user who had the debugger port opened.
     """
 
     job_id: str = ""
@@ -69,17 +69,17 @@ class Origin:
     user: str = ""
 
 
-# Is told the origin of a debuggee that knows the token, before it is anybody's. What it raises ends the
-# attaching.
+# Called with the origin of an authenticated debuggee, before the client claims it. An exception ends the
+# attachment.
 Meet = Callable[[Origin], Awaitable[None]]
 
 
 @dataclass(frozen=True)
 class Introduction:
-    """Introduction to a debuggee that several people may debug; `user` is the name that others are shown.
+    """Introduction to a debuggee that several people may debug; `user` is the name that others see.
 
     Attributes:
-        children: whether the processes that it starts are to open debugger ports of their own.
+        children: whether its child processes open debugger ports of their own.
     """
 
     user: str
@@ -88,7 +88,7 @@ class Introduction:
 
 
 class AlreadyDebugged(AttachFailed):
-    """Somebody else's debugger has the process; `user` is the name that they gave, if any."""
+    """Another debugger has the process; `user` is the name of its user, if known."""
 
     def __init__(self, message: str, *, hint: str, user: str) -> None:
         super().__init__(message, hint=hint)
@@ -96,12 +96,12 @@ class AlreadyDebugged(AttachFailed):
 
 
 class Client(Channel):
-    """Represents a connection that attaches, made by `Client.connect`.
+    """Connection to a debuggee that attaches, made by `Client.connect`.
 
     Attributes:
         capabilities: the body of the adapter's answer to `initialize`; empty before `attach`.
         attached: the body of its answer to `attach`.
-        children: `pid` and `port` of each child that it has had so far, where they are wanted.
+        children: `pid` and `port` of each child process so far, if requested.
     """
 
     def __init__(self, *, name: str, on_event: OnEvent | None = None, tables: Tables | None = None) -> None:
@@ -123,25 +123,25 @@ class Client(Channel):
         introduction: Introduction | None = None,
         timeout: float = ATTACH_TIMEOUT,
     ) -> Message:
-        """Attaches and lets the debuggee reach its `breakpoint()`; `stopped` comes as an event.
+        """Attaches, and lets the debuggee run to its `breakpoint()`; `stopped` comes as an event.
 
         Args:
             breakpoints: DAP SourceBreakpoints by path, set before the debuggee runs.
             exception_filters: debugpy's filters, such as `userUnhandled`; None leaves them to `configure`.
-            options: further `attach` arguments of debugpy; they win over `STOP_IN_USER_CODE`.
+            options: further `attach` arguments of debugpy; they override `STOP_IN_USER_CODE`.
             no_delay: whether to turn Nagle's algorithm off inside the debuggee, which makes each
                 request 40 ms faster.
-            configure: awaited when the debuggee takes requests and does not run yet. What it raises
-                ends the attaching: the debuggee then waits on, for the next client.
-            prove: makes the proof for a debuggee that asks for one; without it, such a debuggee refuses.
-            introduction: how a debuggee that asks for a proof is met before it is ours.
-            timeout: seconds for everything together.
+            configure: awaited when the debuggee takes requests and does not run yet. An exception ends
+                the attachment: the debuggee continues to wait for a client.
+            prove: returns the proof for a debuggee that requires one; without it, such a debuggee refuses.
+            introduction: introduction to a debuggee that requires a proof, before the client claims it.
+            timeout: in seconds, for all steps together.
 
         Returns:
             The bodies of the `setBreakpoints` answers by path.
 
         Raises:
-            AlreadyDebugged: another debugger has it; it may be tried again at any time.
+            AlreadyDebugged: another debugger has it; a retry is possible at any time.
             AttachFailed: the adapter refused, most often because it has another client already.
             DebuggerGone: the connection ended, or it took longer than `timeout`.
         """
@@ -151,10 +151,10 @@ class Client(Channel):
             challenge = self.capabilities.get(CHALLENGE)
             if isinstance(challenge, dict) and prove is not None:
                 await self._authorize(str(challenge.get("nonce")), prove, introduction)
-                # Only now is it pydevd that answers, which has TCP_NODELAY set.
+                # From here on pydevd answers, which has TCP_NODELAY set.
                 self.capabilities, delays = await self._initialize(), False
-            # The arguments are never empty: debugpy takes that for a request to launch. And `subProcess` is
-            # never left on: children of a Ray worker would wait for a debugger of their own.
+            # The arguments are never empty, since debugpy would launch a program. And `subProcess` is off by
+            # default: otherwise, children of a Ray worker would wait for a debugger of their own.
             arguments: dict[str, Any] = {**STOP_IN_USER_CODE, "subProcess": False, **(options or {})}
             # The answer to `attach` comes only after `configurationDone`.
             answer = self.asked("attach", arguments)
@@ -165,7 +165,7 @@ class Client(Channel):
             finally:
                 initialized.cancel()
             if answer.done():
-                body_of("attach", answer.result())  # raises where it was refused
+                body_of("attach", answer.result())  # raises if it was refused
             if delays:
                 with contextlib.suppress(RequestFailed):
                     await self.request("evaluate", {"expression": _NO_DELAY, "context": QUIETLY})
@@ -206,9 +206,9 @@ class Client(Channel):
         return await self.request("initialize", arguments, timeout=ATTACH_TIMEOUT)
 
     async def _authorize(self, nonce: str, prove: Prove, introduction: Introduction | None) -> None:
-        """Makes each side prove that it knows the token, and makes the debuggee ours.
+        """Authenticates both sides with the token, and claims the debuggee.
 
-        Raises AlreadyDebugged, RequestFailed, DebuggerGone, and what `meet` raises.
+        Raises AlreadyDebugged, RequestFailed, DebuggerGone, and the exceptions of `meet`.
         """
         host, port, *_ = self._transport.get_extra_info("peername")
         nonces = nonce, secrets.token_hex(32)
@@ -221,7 +221,7 @@ class Client(Channel):
                 f"what listens at {self.name} does not know Ray's token",
                 hint="Somebody else has taken the port of a task that has ended.",
             )
-        # An earlier version's package names no job, and makes the process ours with this answer.
+        # Older packages report no job, and with this answer the process is claimed already.
         if introduction is None or "job" not in body:
             return
         ids = str(body["job"]), str(body.get("submission") or "")
@@ -243,15 +243,15 @@ class Client(Channel):
         *,
         source: Mapping[str, Any] | None = None,
     ) -> Message:
-        """Makes these the breakpoints of that file; returns the body of the answer.
+        """Replaces the breakpoints of a file; returns the body of the answer.
 
-        `source` has more of DAP's Source, such as checksums.
+        `source` has further fields of DAP's Source, such as checksums.
         """
         source = {"path": path, "name": path.rpartition("/")[2], **(source or {})}
         return await self.request("setBreakpoints", {"source": source, "breakpoints": [*breakpoints]})
 
     async def disconnect(self, *, timeout: float = DRAIN_TIMEOUT, drain: float | None = None) -> None:
-        """Disconnects, and lets the debuggee run on; harmless when the connection has ended already.
+        """Disconnects, and lets the debuggee continue; harmless when the connection has ended already.
 
         Args:
             timeout: seconds for the debuggee's answer.
@@ -265,5 +265,5 @@ class Client(Channel):
         self.close()
         try:
             await asyncio.wait_for(self.wait_closed(), timeout)
-        except asyncio.TimeoutError:  # it does not read what is left
+        except asyncio.TimeoutError:  # the other side does not read the buffer
             self._transport.abort()

@@ -1,4 +1,4 @@
-"""Draws what all processes of a job do: their stacks, which the relay has merged to a tree."""
+"""Text drawing of all stacks of a job, which the relay has merged into a tree."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 from rayside.plain import counted, line
 
-# The most threads that are named at the end of a stack, and the most lines of one function.
+# Limit of threads that are named at the end of a stack, and of line numbers of one function.
 _MOST_NAMED = 3
-# The most calls in libraries that are drawn where one follows the other.
+# Limit of consecutive calls in libraries that are drawn.
 _MOST_OF_LIBRARIES = 3
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the drawing.
+    """Line of the drawing.
 
     Attributes:
-        text: all of it.
-        name: what is left where the file and the lines are shown beside it.
-        function: the relay's data of the function that it shows; None where it shows something else.
+        text: the whole line.
+        name: the line without file and line numbers.
+        function: the relay's data of the function in this line; None for other lines.
     """
 
     text: str
@@ -36,9 +36,9 @@ def drawn(answer: Mapping[str, Any]) -> Iterator[str]:
 
 
 def rows(answer: Mapping[str, Any]) -> Iterator[Row]:
-    """Draws the relay's answer to `stacks` from the user's outermost functions on.
+    """Draws the relay's answer to `stacks`, starting at the outermost user functions.
 
-    Threads that are in none are only counted.
+    Threads outside of user functions are only counted.
     """
     processes, threads = answer["processes"], answer["threads"]
     yield _remark(f"{counted(threads, 'thread')} of {counted(processes, 'process', 'processes')}")
@@ -58,7 +58,7 @@ def _remark(text: str) -> Row:
 
 
 def _own(nodes: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], int]:
-    """Returns the outermost functions of the user's, and how many threads are in none."""
+    """Returns the outermost user functions, and the number of threads outside of these."""
     roots, elsewhere = [], 0
     for node in nodes:
         if node["own"]:
@@ -71,7 +71,7 @@ def _own(nodes: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], i
 
 
 def _node(node: Mapping[str, Any], mark: str, indent: str) -> Iterator[Row]:
-    """Draws a function and what it calls: a chain without a fork line below line, each fork as branches."""
+    """Draws a function and its calls: a chain without a fork line by line, each fork as branches."""
     chain = [node]
     while len(chain[-1]["calls"]) == 1 and not chain[-1]["here"]:
         chain += chain[-1]["calls"]

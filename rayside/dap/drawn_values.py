@@ -1,4 +1,4 @@
-"""Draws what one expression gives in many tasks, as the relay has grouped it: for terminals and editors."""
+"""Text drawing of one expression's values in many tasks, grouped by the relay, for terminals and editors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from rayside.dap.additions import title_of
 from rayside.plain import counted, line
 
-# The most values that are drawn, the most characters of each, and the most tasks that are named for one.
+# Limits: values that are drawn, characters of each, and tasks that are named for one value.
 _MOST_VALUES, _LONGEST, _MOST_NAMED = 20, 300, 3
 _MARKS = {
     "error": "raises",
@@ -16,7 +16,7 @@ _MARKS = {
     "shape": "another type or shape",
     "outlier": "far from the others",
 }
-# These show their type by themselves, or need none.
+# Types that are not shown, since their values are clear without.
 _PLAIN = frozenset({"int", "float", "bool", "NoneType"})
 
 

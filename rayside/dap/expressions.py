@@ -1,7 +1,7 @@
-"""Errors in an expression that a user typed, before any debuggee gets it.
+"""Checks of a user's expression for errors, before it is sent to debuggees.
 
-The debuggees' Python may be a newer one, so only what no Python takes is wrong: where newer ones have a
-syntax of their own (f- and t-strings), and where a text is too large to be compiled here, nothing is said.
+The debuggees' Python may be newer, so only errors in every version count: newer syntax (f- and t-strings)
+and texts that are too large to be compiled here are not reported.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import sys
 import warnings
 from functools import lru_cache
 
-# More is not compiled here: Python's parser and compiler work recursively.
+# Limits in characters and nested brackets: Python's parser and compiler work recursively.
 LONGEST, DEEPEST = 4_000, 50
 _STRING_WITH_CODE = re.compile(r"(?i)(?<!\w)(?:[ft]r?|r[ft])[\"']")
-# This is the newest Python whose grammar is known here.
+# The newest Python version whose grammar this module knows.
 _NEWEST = (3, 14)
 
 
 @lru_cache(maxsize=256)
 def problem_of(expression: str) -> str:
-    """Returns why it is no Python expression; empty where it is one or blank, or where that can't be said."""
+    """Returns the error in an expression; empty if it is valid or blank, or can't be checked."""
     expression = expression.strip()
     if not expression or not may_be_compiled(expression):
         return ""
@@ -40,12 +40,12 @@ def problem_of(expression: str) -> str:
 
 
 def may_be_compiled(expression: str) -> bool:
-    """Returns whether an expression is small enough for Python's parser and compiler here."""
+    """Returns whether an expression is within the limits for Python's parser and compiler."""
     return len(expression) <= LONGEST and _depth(expression) <= DEEPEST
 
 
 def refusal_of(expression: str) -> str:
-    """Returns why an expression can't be evaluated in all stopped tasks; empty where that may be tried."""
+    """Returns why an expression can't be evaluated in all stopped tasks; empty if it may be tried."""
     if not expression.strip():
         return "there is no expression to evaluate"
     if len(expression) > LONGEST:
@@ -55,13 +55,13 @@ def refusal_of(expression: str) -> str:
 
 
 def problem_of_message(message: str) -> str:
-    """Returns what is wrong with the message of a logpoint, whose expressions are in braces; else empty."""
+    """Returns the error in a logpoint's message, whose expressions are in braces; empty if it is valid."""
     if len(message) > LONGEST:
         return ""
     inner, depth = "", 0
     for character in message:
         depth += {"{": 1, "}": -1}.get(character, 0)
-        if depth < 0:  # a brace that closes nothing is a text's
+        if depth < 0:  # an unmatched closing brace is text
             depth = 0
         elif not depth and inner:
             # debugpy puts them into a tuple.
@@ -74,7 +74,7 @@ def problem_of_message(message: str) -> str:
 
 
 def _depth(text: str) -> int:
-    """Returns how deep brackets and lambdas are nested at most; those in strings count, too."""
+    """Returns the maximal nesting of brackets and lambdas; those in strings count, too."""
     depth = text.count("lambda")  # many of them take Python a second
     deepest = depth
     for character in text:

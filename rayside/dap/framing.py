@@ -1,4 +1,4 @@
-"""Implements the Debug Adapter Protocol's framing, with no input or output of its own.
+"""Framing of the Debug Adapter Protocol, without input or output of its own.
 
 A frame is an ASCII header section, one blank line, and a JSON object of `Content-Length` bytes.
 Source: https://microsoft.github.io/debug-adapter-protocol/overview#base-protocol
@@ -14,31 +14,31 @@ Message = dict[str, Any]
 
 HEADER_LIMIT = 8 * 1024
 CONTENT_LIMIT = 16 * 1024 * 1024
-# The longest message that a decoder may leave out; a length beyond is not one of a message.
+# Limit in bytes of a message that a decoder skips; a greater length is invalid.
 SKIPPED_LIMIT = 2**40
-# The bytes that are kept of the beginning of a message that is left out.
+# The first bytes of a skipped message that are kept.
 HEAD = 512
 
 _END = b"\r\n\r\n"
-# `json.dumps` would make one for each message.
+# `json.dumps` would create an encoder for each message.
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
 class FramingError(ValueError):
-    """Bytes are not DAP; the connection they came from can't be read any further."""
+    """Invalid DAP; the connection can't be read any further."""
 
 
 class Decoder:
-    """Cuts a byte stream into messages.
+    """Decoder of a byte stream into messages.
 
     Args:
-        header_limit: most bytes a header section may have, its blank line included.
-        content_limit: most bytes the body of a message may have.
-        on_skipped: is called for a longer message, with its length and its first HEAD bytes. The message is
-            not kept while it comes in. Without `on_skipped`, a longer message is an error.
+        header_limit: limit of a header section in bytes, including its blank line.
+        content_limit: limit of a message's body in bytes.
+        on_skipped: called for a longer message, with its length and its first HEAD bytes. The message is
+            not buffered. Without `on_skipped`, a longer message is an error.
 
     Attributes:
-        content_limit: the current limit; a change holds from the next message on.
+        content_limit: the current limit; a change applies from the next message on.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Decoder:
         self.content_limit = content_limit
         self._header_limit = header_limit
         self._on_skipped = on_skipped
-        self._head = b""  # the beginning of the message that is being left out
-        self._skipped = 0  # the bytes of that message that have come
+        self._head = b""  # the first bytes of the message that is being skipped
+        self._skipped = 0  # received bytes of that message
         self._buffer = bytearray()
         self._length: int | None = None  # the length of the awaited body; None in a header section
 
     def feed(self, data: bytes) -> list[Message]:
-        """Returns the messages that `data` completes, in order; what is left over waits for more.
+        """Returns the messages that `data` completes, in order; the rest is buffered.
 
         Raises:
             FramingError: a malformed or oversized header section, or a body that isn't a JSON object.
@@ -85,7 +85,7 @@ class Decoder:
             messages.append(_message(body))
 
     def _skip(self, length: int, on_skipped: Callable[[int, bytes], None]) -> bool:
-        """Leaves out what has come of a message that is too long; returns whether all of it has come."""
+        """Drops received bytes of a message that is too long; returns whether it is complete."""
         part = min(length - self._skipped, len(self._buffer))
         self._head += bytes(self._buffer[: min(part, HEAD - len(self._head))])
         del self._buffer[:part]
@@ -106,12 +106,12 @@ class Decoder:
             if name.strip().lower() != b"content-length":
                 continue
             digits = value.strip()
-            # bytes.isdigit() is true for ASCII digits alone, unlike str.isdigit().
+            # Unlike str.isdigit(), bytes.isdigit() accepts only ASCII digits.
             if not digits.isdigit():
                 raise FramingError(f"Content-Length is not a number: {_excerpt(digits)}")
             if length is not None:
                 raise FramingError("Content-Length is given twice")
-            # The texts are compared first: int() of thousands of digits is slow, and refused by Python.
+            # Lengths are compared first: int() of thousands of digits is slow, and Python refuses it.
             significant = digits.lstrip(b"0") or b"0"
             if len(significant) > len(str(limit)) or int(significant) > limit:
                 raise FramingError(f"a message is longer than {limit} bytes")
@@ -122,7 +122,7 @@ class Decoder:
 
 
 def encode(message: Message, body: bytes | None = None) -> bytes:
-    """Returns the message as one frame. `body` is the message's body, where that is JSON already."""
+    """Returns the message as one frame; `body` is the message's body, if it is already JSON."""
     content = as_json(message)
     if body is not None:
         content = b'%b,"body":%b}' % (content[:-1], body)

@@ -1,4 +1,4 @@
-"""Groups, as relay and debuggers share them: what is typed, and how the relay's answer is drawn."""
+"""Group commands, shared by relay and debuggers: their syntax, and the drawing of the relay's answer."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from typing import Any
 from rayside.dap.additions import title_of
 from rayside.plain import counted, line, some_of
 
-# What a member is: stopped; told to stop, and not there yet; running, and not told anything; ended; none any
-# more, or another debugger's; not to be moved; one of which nobody knows whether it is a member.
+# States of members: stopped; about to stop; running without a command; ended; not a member any more, or of
+# another debugger; failed to step or resume; a process that has not answered, so that membership is unknown.
 STOPPED, LATE, RUNNING, ENDED, LEFT, FAILED, UNKNOWN = (
     *("stopped", "late", "running", "ended", "left", "failed", "unknown"),
 )
-# Requests for a group by the words that are typed, and the one that only shows it.
+# Requests for a group by typed word, and the request that only lists members.
 ACTIONS = {
     **{"next": "next", "step": "stepIn", "finish": "stepOut", "out": "stepOut"},
     **{"continue": "continue", "pause": "pause"},
 }
 MEMBERS = "members"
-# The word by which failed members run again, and the group of all that have failed.
+# Word for a retry of failed members, and the group of all failed tasks.
 RETRY, ALL_FAILED = "retry", "failed"
-# Outcomes of a retry: as in rayside/worker/calls.py, and what is not known within its time.
+# Outcomes of a retry: as in rayside/worker/calls.py, and a refused one.
 RETURNED, RAISED, REFUSED = "returned", "raised", "refused"
-# Seconds for the outcomes of a retry, and the most.
+# Timeout of a retry's outcomes in seconds: default and limit.
 RETRYING, MOST_RETRYING = 60, 86_400
-# Seconds for all to have stopped again, if no number is typed, and the most.
+# Timeout in seconds until all members have stopped again: default and limit.
 WITHIN, MOST_WITHIN = 10, 999
 
 _SECONDS = r"(?:\s+within\s+(?P<within>[1-9][0-9]{0,2})\s*s?)?"
 _WORDS = "|".join([*ACTIONS, RETRY])
 _COMMAND = re.compile(rf"@\s*(?P<group>\S.*?)(?:\s+(?P<word>{_WORDS}))?{_SECONDS}")
 _TARGET = re.compile(rf"@\s*(?P<group>\S.*?){_SECONDS}")
-# The most kinds of members that are drawn, and the most members that are named of one.
+# Limits: kinds of members that are drawn, and members that are named of one kind.
 _MOST_KINDS, _MOST_NAMED = 20, 3
 
 
@@ -44,8 +44,8 @@ class Command:
 
     Attributes:
         group: a selector.
-        word: one of ACTIONS, or RETRY; empty to show who belongs.
-        within: seconds.
+        word: one of ACTIONS, or RETRY; empty to list the members.
+        within: timeout in seconds.
     """
 
     group: str
@@ -54,19 +54,19 @@ class Command:
 
 
 def command(text: str) -> Command | None:
-    """Reads `@GROUP` or `@GROUP WORD [within S]`; None where it is neither."""
+    """Parses `@GROUP` or `@GROUP WORD [within S]`; returns None if it is neither."""
     match = _COMMAND.fullmatch(text.strip())
     return match and Command(match["group"], match["word"] or "", int(match["within"] or WITHIN))
 
 
 def target(text: str) -> Command | None:
-    """Reads `@GROUP [within S]`, which follows a word; None where it isn't that."""
+    """Parses `@GROUP [within S]` after a word; returns None if it isn't that."""
     match = _TARGET.fullmatch(text.strip())
     return match and Command(match["group"], within=int(match["within"] or WITHIN))
 
 
 def drawn(answer: Mapping[str, Any]) -> Iterator[str]:
-    """Draws the relay's answer to `group`, line by line: who is late, or has ended, comes first."""
+    """Draws the relay's answer to `group`, line by line: late and ended members come first."""
     rows = answer["members"]
     if not rows and (answer["group"], answer["action"]) == ("all", "pause"):
         yield "Nothing runs that could be paused."
@@ -74,7 +74,7 @@ def drawn(answer: Mapping[str, Any]) -> Iterator[str]:
     name = line(answer["group"], 200)
     is_named = answer["group"] in ("all", answer["selector"])
     selector = "" if is_named else f"  ({line(answer['selector'], 200)})"
-    # Who is none any more is told as well.
+    # The rows include former members.
     count = sum(row["state"] not in (ENDED, LEFT, UNKNOWN) for row in rows)
     yield f"@{name}{selector}: {counted(count, 'member')}"
     kinds = _kinds(rows)
@@ -102,7 +102,7 @@ def drawn_retries(answer: Mapping[str, Any]) -> Iterator[str]:
 
 
 def drawn_edits(files: Collection[str]) -> str:
-    """Returns a line on the files that a job has run edited; empty for none."""
+    """Returns a line that lists the edited files that a job has run; empty for none."""
     return f"edited while it ran: {some_of(sorted(files))}" if files else ""
 
 
@@ -111,7 +111,7 @@ _Kind = tuple[str, str, str, str]
 
 
 def _kinds(rows: Iterable[Mapping[str, Any]]) -> list[tuple[_Kind, list[Mapping[str, Any]]]]:
-    """Returns the rows that would be drawn alike together: by what is urgent, then those with the fewest."""
+    """Groups rows with the same text: urgent states first, then groups with the fewest rows."""
     kinds: dict[_Kind, list[Mapping[str, Any]]] = {}
     for row in rows:
         kind = row["state"], _place(row["place"]), _place(row["own"]), row["why"]

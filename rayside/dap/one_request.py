@@ -1,4 +1,4 @@
-"""Sends one request to a DAP server of this machine, and reads its answer, without an event loop."""
+"""Single request to a DAP server on this machine, without an event loop."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _CHUNK = 65536
 def ask(
     port: int, command: str, arguments: Mapping[str, Any], *, host: str = "127.0.0.1", timeout: float = 2.0
 ) -> Message:
-    """Returns the body of the response; `{}` where it has none.
+    """Returns the body of the response; `{}` if it has none.
 
-    It must not be used with a debuggee, which a connection that only comes and goes would spoil.
+    It must not be used with a debuggee, which a connection without `attach` would break.
 
-    `timeout` is in seconds, for all of the exchange.
+    `timeout` is in seconds, for the whole exchange.
 
     Raises:
-        RequestFailed: the server said no (its own message).
-        DebuggerGone: nothing listens there, it said something else, or nothing in time.
-        StrangerListens: it is another user's, and was sent nothing.
+        RequestFailed: the server refused (its own message).
+        DebuggerGone: nothing listens there, or it sent something else, or nothing in time.
+        StrangerListens: another user of this machine listens there; nothing was sent.
     """
     deadline = time.monotonic() + timeout
     request = {"seq": 1, "type": "request", "command": command, "arguments": dict(arguments)}
@@ -51,9 +51,9 @@ def ask(
 
 
 def no_answer(port: int, *, timeout: float = 2.0) -> str:
-    """Returns why no DAP server answers `initialize` at this port; empty where one does.
+    """Returns why no DAP server answers `initialize` at this port; empty if one does.
 
-    A refusal is no answer: what keeps an editor's connection refuses while it looks for a way to the relay.
+    A refusal is no answer: a forward refuses while it reconnects to the relay.
 
     `timeout` is in seconds.
     """

@@ -1,4 +1,4 @@
-"""Describes a task that stands still, as the relay lists it (`pausedTasks`)."""
+"""Paused task, as the relay lists it (`pausedTasks`)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class PausedTask:
-    """A task that stands still: its worker waits for a debugger, or the relay holds it for one (`held`).
+    """Paused task: its worker waits for a debugger, or the relay holds it for one (`held`).
 
-    `task` is empty, or what the worker ran before, for about a second after the pause, until Ray's
-    task table has caught up.
-    `since` is, ISO 8601 in UTC, when the task stopped where it is held, else when it began to run: Ray does
-    not record when it paused.
-    `user` is the name of the user whose job it says it is; empty where it says none, or Ray none yet.
+    `task` is empty, or the worker's previous task, for about a second after the pause, because Ray's task
+    table lags.
+    `since` (ISO 8601 in UTC) is the time of the stop if the task is held, else of its start: Ray does not
+    record the time of a pause.
+    `user` is the user that the job reports (unauthenticated); empty if it reports none, or none yet.
     """
 
     worker_id: str
@@ -27,13 +27,13 @@ class PausedTask:
     user: str = ""
 
     def row(self) -> dict[str, Any]:
-        """Returns it as `pausedTasks` lists it."""
+        """Returns the task's row in `pausedTasks`."""
         return asdict(self)
 
     def document(self) -> dict[str, Any]:
-        """Returns it as `breakpoints --json` lists it."""
+        """Returns the task's row in `breakpoints --json`."""
         row = self.row()
         del row["held"]
-        if not self.user:  # So it is on a Ray that is one person's.
+        if not self.user:  # Clusters of one person have no user names.
             del row["user"]
         return row

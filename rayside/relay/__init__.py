@@ -1,1 +1,1 @@
-"""Runs beside the cluster's head: shows many debuggees to an editor as one process."""
+"""DAP server on the cluster's head node that shows many debuggees to an editor as one process."""

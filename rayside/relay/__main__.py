@@ -1,11 +1,11 @@
-"""Runs the debug relay of a Ray cluster as a process: `python -m rayside.relay --config FILE`.
+"""Entry point of the debug relay's process: `python -m rayside.relay --config FILE`.
 
-FILE is JSON: `host` and `port` to listen on, `dashboard` (an address as http://127.0.0.1:8265),
-`token_file`, which holds Ray's authentication token, `shared_files` and `user`, as `Relay` takes them, and
-`masking`, `{"names", "values", "by_value"}`, for which the environment may stand in
+FILE is JSON: `host` and `port` to listen on, `dashboard` (an address such as http://127.0.0.1:8265),
+`token_file`, the file with Ray's authentication token, `shared_files` and `user`, as `Relay` takes them, and
+`masking`, `{"names", "values", "by_value"}`, with environment variables as defaults
 (`RAYSIDE_MASKED_NAMES`, `RAYSIDE_MASKED_VALUES`, `RAYSIDE_MASK_BY_VALUE`).
-The process runs on the Python of the cluster's Ray image, so it imports nothing but the standard library and
-what Ray itself needs.
+The process runs on the Python of the cluster's Ray image, so it imports only the standard library and the
+dependencies of Ray.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from rayside.relay.fan_out import allow_many_files
 from rayside.relay.program_debuggees import ProgramDebuggees
 from rayside.relay.server import Relay
 
-# So many seconds pass between two looks for the token; Kubernetes may bring it later than the container.
+# Seconds between two attempts to read the token: Kubernetes may mount it after the container starts.
 _TOKEN_PAUSE = 0.2
 
 _log = logging.getLogger(__name__)
 
 
 async def serve(config: Config) -> None:
-    """Serves until SIGTERM or SIGINT, then lets go what is held. Raises PortTaken."""
+    """Serves until SIGTERM or SIGINT, then detaches from all debuggees. Raises PortTaken."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -65,14 +65,14 @@ async def serve(config: Config) -> None:
     if config.program:
         sys.stdout.write(f"rayside: {port}\n")
         sys.stdout.flush()
-        # Standard input ends with who has begun it.
+        # Standard input ends when the parent process exits.
         asyncio.get_running_loop().add_reader(0, _end_of_input, stop)
     await stop.wait()
     _log.info("ending")
     server.close()
     await relay.close()
     if config.program:
-        # Who has begun it removes this folder as well, unless it was killed.
+        # The parent process removes this folder as well, unless it was killed.
         shutil.rmtree(Path(config.program).parent, ignore_errors=True)
 
 
@@ -89,7 +89,7 @@ def _end_of_input(stop: asyncio.Event) -> None:
 
 
 async def _token(file: Path, stop: asyncio.Event) -> str:
-    """Returns Ray's token, once it exists; empty if the process has to end before."""
+    """Waits for Ray's token, and returns it; empty if the process has to end first."""
     reported = False
     while not stop.is_set():
         try:
@@ -126,5 +126,5 @@ def main() -> int:
 if __name__ == "__main__":
     code = main()
     logging.shutdown()
-    # sys.exit would wait for a request to a dashboard that hangs.
+    # sys.exit would wait for the thread of a pending dashboard request.
     os._exit(code)

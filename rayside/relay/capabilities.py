@@ -1,4 +1,4 @@
-"""Capabilities that editors are offered, arguments of `attach`, exception filters, presence of an editor."""
+"""Capabilities for editors, arguments of `attach`, exception filters, presence of an editor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CONDITION = {
     "conditionDescription": "a Python expression, in the function where it is raised",
 }
 
-# These are debugpy's capabilities, without what would end debuggees or needs one process.
+# debugpy's capabilities, except those that would end debuggees or need a single process.
 CAPABILITIES: Message = {
     "supportsConfigurationDoneRequest": True,
     "supportsFunctionBreakpoints": True,
@@ -76,17 +76,17 @@ REFUSED: dict[str, str] = {
 }
 
 
-# These arguments of `attach` say how debuggees are debugged. No others get to debuggees.
+# Arguments of `attach` that are forwarded to debuggees; all others are not.
 _OPTIONS = ("justMyCode", "showReturnValue")
 
 
 def options_of(arguments: Message) -> Message:
-    """Returns how debuggees are debugged: debugpy's `attach` arguments. Raises Refused."""
+    """Returns debugpy's `attach` arguments for debuggees. Raises Refused."""
     options = {name: arguments[name] for name in _OPTIONS if name in arguments}
     rules = arguments.get("rules") or []
     if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
         raise Refused("`rules` has to be a list of objects")
-    # Without our rules, which are first, nothing would stop at a `breakpoint()`.
+    # Our rules come first: without them no thread would stop at a `breakpoint()`.
     own_rules = STOP_IN_USER_CODE["rules"]
     return {
         **STOP_IN_USER_CODE,
@@ -96,7 +96,7 @@ def options_of(arguments: Message) -> Message:
 
 
 def mappings_of(arguments: Message) -> list[tuple[str, str]]:
-    """Returns the pairs of a local and a remote root. Raises Refused."""
+    """Returns pairs of local and remote root from `pathMappings`. Raises Refused."""
     path_mappings = arguments.get("pathMappings")
     if path_mappings is None:
         return []
@@ -113,14 +113,14 @@ def mappings_of(arguments: Message) -> list[tuple[str, str]]:
 
 
 class Presence:
-    """Tracks heartbeats of the forward before an editor; without any, presence is unknown.
+    """Tracks heartbeats from an editor's forward; without any, presence is unknown.
 
     Args:
-        every: seconds between two beats.
-        away: seconds without one after which the editor counts as gone.
+        every: seconds between two heartbeats.
+        away: seconds without a heartbeat until the editor counts as gone.
 
     Attributes:
-        left: whether the forward has said that the editor ended the connection.
+        left: whether the forward has reported that the editor closed the connection.
     """
 
     def __init__(self, *, every: float = EVERY, away: float = AWAY) -> None:
@@ -131,12 +131,12 @@ class Presence:
 
     @property
     def by_forward(self) -> bool:
-        """Returns whether a forward that sends beats is between."""
+        """Returns whether the editor is connected through a forward that sends heartbeats."""
         return self._beats.is_set()
 
     @property
     def is_silent(self) -> bool:
-        """Returns whether the forward itself would count the way as lost by now."""
+        """Returns whether the forward would count the connection as lost by now."""
         return self._missed > MOST_MISSED
 
     def beat(self) -> None:
@@ -144,16 +144,16 @@ class Presence:
         self._missed = 0
 
     async def until_away(self) -> None:
-        """Waits until no beat has come for `away` seconds; without any beat for ever."""
+        """Waits until no heartbeat has come for `away` seconds; forever if none ever came."""
         await self._beats.wait()
-        # Each pause counts once, however long it was: where this machine slept, no beat could come.
+        # Each pause counts once, however long it was: while this machine sleeps, no heartbeat can arrive.
         while self._missed * self._every < self._away:
             await asyncio.sleep(self._every)
             self._missed += 1
 
 
 def job_of(arguments: Message) -> str | None:
-    """Returns the job that an editor asks for; None for all. Raises Refused."""
+    """Returns the job that an editor attaches to; None for all jobs. Raises Refused."""
     job = arguments.get("job")
     if job is not None and not isinstance(job, str):
         raise Refused("`job` has to be a string: a submission id, or Ray's job id")
@@ -161,7 +161,7 @@ def job_of(arguments: Message) -> str | None:
 
 
 def take_over_of(arguments: Message) -> str:
-    """Returns what happens where another editor debugs already: ALWAYS, ASK or WATCH. Raises Refused."""
+    """Returns ALWAYS, ASK or WATCH, for the case that another editor debugs already. Raises Refused."""
     take_over = arguments.get("takeOver", ALWAYS)
     if take_over not in (ALWAYS, ASK, WATCH):
         raise Refused(f"`takeOver` has to be `{ALWAYS}`, `{ASK}` or `{WATCH}`")
@@ -170,20 +170,20 @@ def take_over_of(arguments: Message) -> str:
         raise Refused(f"`{AGENT}` has to be true or false")
     if agent and take_over == ALWAYS:
         return WATCH
-    # Nobody asked for an attachment that the editor repeats by itself: whoever has come meanwhile stays.
+    # No user requested an automatic reconnect, so an editor that attached meanwhile stays.
     return ASK if RESTART in arguments and take_over == ALWAYS else str(take_over)
 
 
 # debugpy needs no tracing for this filter: Ray's post-mortem asks pydevd whether it stops at `uncaught`.
 _UNCAUGHT = "uncaught"
-# pydevd has these names for the filters among DAP's exceptionOptions.
+# pydevd's names for the filters, in DAP's exceptionOptions.
 _MODES = {"raised": "always", "userUnhandled": "userUnhandled", _UNCAUGHT: "unhandled"}
 _ALL = "Python Exceptions"
 _WITHOUT = "The debugpy of a task can give this filter no condition: there it stops at every exception."
 
 
 class FilterCondition(Breakpoint):
-    """Represents the condition of an exception filter."""
+    """Condition of an exception filter."""
 
     def __init__(self, name: str, condition: str) -> None:
         super().__init__({"condition": condition})
@@ -194,7 +194,7 @@ class FilterCondition(Breakpoint):
         return f"the filter {self.name}"
 
     def document(self) -> Message:
-        """Returns DAP's Breakpoint: not verified where a debuggee has said that it can't have a condition."""
+        """Returns DAP's Breakpoint; unverified if a debuggee does not support a condition on this filter."""
         refusal = self.results.refusal
         return {"verified": False, "message": refusal.message} if refusal else {"verified": True}
 
@@ -204,10 +204,10 @@ class ExceptionFilters:
     """One editor's exception filters.
 
     Attributes:
-        names: the filters that are on, each once.
-        conditions: the conditions of the filters that have one, by name.
+        names: the enabled filters, each once.
+        conditions: conditions of filters, by name.
         options: DAP's exceptionOptions.
-        asked: for each filter that was asked for, its verdict, or the condition that has one.
+        asked: DAP's Breakpoint for each requested filter, or the condition that can return it.
     """
 
     names: tuple[str, ...]
@@ -217,9 +217,9 @@ class ExceptionFilters:
 
     @classmethod
     def of(cls, arguments: Message) -> ExceptionFilters:
-        """Reads the arguments of `setExceptionBreakpoints`, as `REQUESTS` has them.
+        """Reads arguments of `setExceptionBreakpoints` that match `REQUESTS`.
 
-        The verdict says what is not understood.
+        Invalid filters become unverified breakpoints with a message.
         """
         names: dict[str, None] = {}
         conditions: dict[str, FilterCondition] = {}
@@ -254,11 +254,11 @@ class ExceptionFilters:
 
     @property
     def verdicts(self) -> list[Message]:
-        """Returns DAP's Breakpoint for each filter that was asked for."""
+        """Returns DAP's Breakpoint for each requested filter."""
         return [each.document() if isinstance(each, FilterCondition) else each for each in self.asked]
 
     def conditions_set(self, debuggee: Hashable, lacking: object) -> None:
-        """Notes a debuggee's answer: `lacking` has the breakModes to which it could give no condition."""
+        """Records a debuggee's answer; `lacking`: breakModes for which it does not support a condition."""
         for name, condition in self.conditions.items():
             known = isinstance(lacking, list) and _MODES[name] not in lacking
             condition.results[debuggee] = Result(known, 0, "" if known else _WITHOUT)
@@ -270,13 +270,13 @@ class ExceptionFilters:
 
     @property
     def several(self) -> bool:
-        """Returns whether an exception may be a reason to stop more than once."""
+        """Returns whether one exception may cause more than one stop."""
         return len({*(_MODES[name] for name in self.names), *(o["breakMode"] for o in self.options)}) > 1
 
     @property
     def arguments(self) -> Message:
         """Returns the arguments of `setExceptionBreakpoints` for debuggees: pydevd ignores filterOptions, and
-        beside exceptionOptions the filters, too."""
+        with exceptionOptions also the filters."""
         if not self.options and not self.conditions:
             return {"filters": list(self.names)}
         filters = [{"path": [{"names": [_ALL]}], "breakMode": _MODES[name]} for name in self.names]
@@ -284,7 +284,7 @@ class ExceptionFilters:
 
     @property
     def inner_conditions(self) -> Message:
-        """Returns what debuggees evaluate for each filter that has a condition, by DAP's breakMode."""
+        """Returns the expression for debuggees of each filter with a condition, by DAP's breakMode."""
         return {
             _MODES[name]: condition.condition()["condition"] for name, condition in self.conditions.items()
         }

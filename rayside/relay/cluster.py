@@ -1,4 +1,4 @@
-"""Finds the debuggees of a Ray cluster: the only module of the relay that knows Ray."""
+"""Discovery of a Ray cluster's debuggees: the only module of the relay that queries Ray's dashboard."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from rayside.ray.state import LAG, Dashboard
 from rayside.relay.debuggee import Debuggee
 from rayside.worker.handshake import proof
 
-# One look at Ray may take so many seconds: at most three requests, of 4 to 50 ms each where all is well.
+# Timeout in seconds of one poll of Ray: at most three requests, which normally take 4 to 50 ms each.
 LOOK = 15.0
 _PATIENCE = (2.0, 5.0)
-# After so many seconds Ray is asked again for the job of a worker that it could not name, then twice as long
-# each time: the task table lags by about a second, and a worker that waits has no task at all.
+# Seconds until Ray is asked again for a worker's unknown job, doubled each time: the task table lags by about
+# a second, and a waiting worker has no task at all.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
-# Ray is asked every so many seconds why a process has ended, until it has noticed that it has.
+# Seconds between requests for the reason why a process ended, until Ray has noticed that it ended.
 _UNTIL_TOLD = (0.5, 1.0, 2.0, 4.0)
-# So many seconds pass between two looks at what workers run: they run one task after another. A table that
-# takes long is asked for the more seldom, so that this never takes more than a twentieth of Ray's dashboard.
+# Least seconds between two requests for the running tasks: workers run one task after another. A slow table
+# is requested less often, so that this never takes more than a twentieth of the dashboard's time.
 _NAMES, _LEAST_SHARE = 3.0, 19
-# So many seconds pass between two looks for drivers that Ray has no worker for yet.
+# Seconds between two polls for drivers for which Ray has no worker yet.
 _JOBS = 1.0
-# So many jobs are remembered besides those of the last look.
+# The most jobs that are remembered besides those of the last poll.
 _MOST_JOBS = 20_000
 
 Answer = TypeVar("Answer")
@@ -41,7 +41,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class _Known:
-    """Last answer of Ray about a worker."""
+    """Ray's last answer about a worker."""
 
     job_id: str = ""
     task: str = ""
@@ -49,12 +49,12 @@ class _Known:
 
 
 class ClusterDebuggees:
-    """The processes of one Ray cluster that have an open debugger port: a `Discovery`.
+    """Discovery of one Ray cluster's processes with an open debugger port.
 
-    `user` is the name of whom it is for where several people debug there; empty where Ray is one person's.
-    A look is one request, and two more only when a worker appears that was not seen before, or, ever
-    more seldom, while the job of one is not known. One more every few seconds says what runs now, and
-    one every second whether a driver waits before its `ray.init`.
+    `user` is the name of the relay's user if several people debug there; empty on a cluster of one person.
+    A poll is one request, plus two more only for a new worker or, with growing pauses, while a worker's job
+    is unknown. One more every few seconds returns the running tasks, and one every second finds drivers that
+    wait before their `ray.init`.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class ClusterDebuggees:
         self._prove = partial(proof, token.encode())
         self._known: dict[str, _Known] = {}
         self._submissions: dict[str, str] = {}
-        # Ray's list did not have these jobs when they ran already: they are not looked for again.
+        # Running jobs that Ray's list lacked: they are not looked up again.
         self._unlisted: set[str] = set()
-        # It has the user's name of each job that says one, by each of the job's ids.
+        # User names that jobs report, by each of the job's ids.
         self._users: dict[str, str] = {}
-        # The moment in which each worker was found whose job was not known.
+        # When each worker without a known job was found, by worker id.
         self._found: dict[str, float] = {}
         self._jobs = _Shared[list[Job]]()
-        # The map is made of this, once, while no job comes or goes.
+        # The input of the path map, which is rebuilt only if a job comes or goes.
         self._packed: list[tuple[dict[str, str], dict[str, Any]]] = []
         self._paths = PathMap()
         self._ask_again, self._pause = 0.0, _FIRST_PAUSE
@@ -88,32 +88,32 @@ class ClusterDebuggees:
         self._read_again = 0.0
         self._nodes: dict[str, str] = {}
         self._announced: list[Announced] = []
-        # It has the worker_id of each driver that was found before Ray's own.
+        # Worker ids of drivers that were found before Ray listed them, by address.
         self._early: dict[tuple[str, int], str] = {}
-        # The announced drivers that Ray knew, or knows, listen at these addresses.
+        # Addresses of the announced drivers that Ray has listed.
         self._met: set[tuple[str, int]] = set()
 
     @classmethod
     def at(cls, dashboard: str, token: str, user: str = "") -> ClusterDebuggees:
-        """Finds those of the Ray whose dashboard has this address, as in http://127.0.0.1:8265."""
+        """Returns the discovery for a dashboard's address, such as http://127.0.0.1:8265."""
         return cls(Dashboard(dashboard, token, patience=_PATIENCE), token=token, user=user)
 
     @classmethod
     def asked(cls, dashboard: str, token: str, user: str = "") -> ClusterDebuggees:
-        """Does as `at`, and asks that Ray whether it wants the token. Raises NotRunning, NotRay; blocks."""
+        """Does as `at`, but asks Ray first whether it needs the token. Raises NotRunning, NotRay; blocks."""
         return cls.at(
             dashboard, token if authentication.mode(dashboard) == authentication.TOKEN else "", user
         )
 
     async def debuggees(self) -> list[Debuggee]:
-        """Returns the debuggees of now: one look for all who ask meanwhile, for it changes what is known.
+        """Returns the current debuggees. Concurrent calls share one poll, which updates this object's state.
 
-        Raises NotRunning where Ray does not answer, or not in time.
+        Raises NotRunning if Ray does not answer in time.
         """
         return list(await self._looking.answer(self.look))
 
     async def waiting(self) -> list[PausedTask]:
-        """Returns the tasks that wait now: one look for all who ask meanwhile. Raises as `debuggees`."""
+        """Returns the tasks that wait now; concurrent calls share one poll. Raises as `debuggees`."""
         return [
             PausedTask(
                 *(task.worker_id, task.host, task.pid, task.job_id, task.task, task.since),
@@ -124,7 +124,7 @@ class ClusterDebuggees:
 
     def _look_for_waiting(self) -> list[WaitingTask]:
         waiting = self._dashboard.waiting(self._tasks)
-        # Nobody is to see another's tasks because their job is a new one.
+        # A new job's tasks must not be shown to other users because its user is still unknown.
         job_ids = {task.job_id for task in waiting if task.job_id and not self._was_sought(task.job_id)}
         if self._user and job_ids:
             self._take(self._dashboard.all_jobs())
@@ -132,7 +132,7 @@ class ClusterDebuggees:
         return waiting
 
     def _tasks(self) -> dict[str, list[RunningTask]]:
-        """Returns the running tasks, read anew unless that would take too much of Ray's dashboard."""
+        """Returns the running tasks, read again unless that would take too much of the dashboard's time."""
         began = self._clock()
         if began >= self._read_again:
             self._table = self._dashboard.running_tasks()
@@ -141,26 +141,26 @@ class ClusterDebuggees:
         return self._table
 
     async def submission(self, job_id: str) -> str:
-        """Returns a job's submission id as the last look knew it, or Ray knows it now. Raises NotRunning.
+        """Returns a job's submission id from the last poll, or else from Ray. Raises NotRunning.
 
-        It is one look for all who ask meanwhile: a job's workers begin together.
+        Concurrent calls share one request: a job's workers start together.
         """
-        for _ in range(2):  # A look that had begun already may be older than the job.
+        for _ in range(2):  # A shared request may have begun before the job.
             if job_id and not self._was_sought(job_id):
                 self._note(await self._jobs.answer(self._dashboard.all_jobs))
         self._miss({job_id} - {""})
         return self._submissions.get(job_id, "")
 
     def _was_sought(self, job_id: str) -> bool:
-        """Returns whether Ray's list of jobs has it, or is known to lack it."""
+        """Returns whether Ray's list of jobs contains the job, or is known to lack it."""
         return job_id in self._submissions or job_id in self._unlisted
 
     def _miss(self, job_ids: Set[str]) -> None:
-        """Notes those of the jobs that the list lacks: of a submission it has the last driver alone.
+        """Records the jobs that Ray's list lacks: of a submission it has only the last driver.
 
-        It has been read since they were there.
+        The list has been read after these jobs began.
         """
-        if len(self._unlisted) > _MOST_JOBS:  # Processes say what they like.
+        if len(self._unlisted) > _MOST_JOBS:  # The ids come from processes, which may send any number.
             self._unlisted.clear()
         self._unlisted |= job_ids - self._submissions.keys()
 
@@ -168,7 +168,7 @@ class ClusterDebuggees:
         return self._users.get(job_id, "")
 
     async def why_ended(self, debuggee: Debuggee) -> str:
-        """Returns Ray's reason for an end; its table has it within a second or two. Raises NotRunning."""
+        """Returns Ray's reason, which its table has within a second or two. Raises NotRunning."""
         for pause in _UNTIL_TOLD:
             ended = await _in_time(partial(self._dashboard.end_of, debuggee.shown_id))
             if ended is not None:
@@ -195,16 +195,16 @@ class ClusterDebuggees:
             self._name(workers, self._running())
         if now >= self._jobs_again:
             self._jobs_again = now + _JOBS
-            # Workers are found even if a Ray has no Jobs API, or a slow one.
+            # Workers are found even if Ray has no Jobs API, or a slow one.
             with contextlib.suppress(RaysideError):
                 self._take(self._dashboard.all_jobs())
         known = [worker for worker in workers if not self._may_be_anothers(worker)]
         return [*map(self._debuggee, known), *self._before_init(workers)]
 
     def _may_be_anothers(self, worker: DebuggableWorker) -> bool:
-        """Returns whether it waits in a `breakpoint()`, and Ray's tables do not say yet in whose job.
+        """Returns whether a worker waits in a `breakpoint()` whose job is not yet in Ray's tables.
 
-        Ray's own debugger asks nobody who they are, and is spoilt by being left again.
+        Ray's own debugger does not authenticate clients, and breaks if one disconnects again.
         """
         if not (self._user and worker.paused) or self._job_of(worker):
             self._found.pop(worker.worker_id, None)
@@ -212,7 +212,7 @@ class ClusterDebuggees:
         return self._clock() < self._found.setdefault(worker.worker_id, self._clock()) + LAG
 
     def _job_of(self, worker: DebuggableWorker) -> str:
-        """Returns Ray's id of its job; empty where that, or whose it is, is not known."""
+        """Returns Ray's id of a worker's job; empty if the job or its user is unknown."""
         job_id = self._known[worker.worker_id].job_id
         return job_id if not self._user or job_id in self._submissions else ""
 
@@ -224,7 +224,7 @@ class ClusterDebuggees:
     def _note(self, jobs: Sequence[Job]) -> None:
         submissions = {job.job_id: job.submission_id for job in jobs if job.job_id}
         users = {job_id: job.user for job in jobs for job_id in (job.job_id, job.submission_id) if job_id}
-        # An answer that came late must not take a newer job away: then it would be nobody's.
+        # A late answer must not remove a newer job, which would then have no user.
         too_many = len(self._submissions) > _MOST_JOBS
         self._submissions = submissions if too_many else {**self._submissions, **submissions}
         self._users = users if too_many else {**self._users, **users}
@@ -241,9 +241,9 @@ class ClusterDebuggees:
         self._jobs_again = self._clock() + _JOBS
 
     def _before_init(self, workers: Sequence[DebuggableWorker]) -> list[Debuggee]:
-        """Returns the announced drivers that Ray has no worker for; one that has ended since is none."""
+        """Returns the announced drivers that Ray has not listed as workers, before or now."""
         known = {(worker.node_ip, worker.port) for worker in workers}
-        # If two jobs claim one driver, the older has it.
+        # If two jobs claim one driver, it belongs to the older.
         announced = {driver.address: driver for driver in reversed(self._announced)}
         self._met = (self._met | known) & announced.keys()
         drivers = [driver for address, driver in announced.items() if address not in self._met]
@@ -282,7 +282,7 @@ class ClusterDebuggees:
                 self._known[worker.worker_id] = _Known(worker.job_id, "driver", worker.since)
             elif running:
                 self._known[worker.worker_id] = _Known(running[0].job_id, running[0].name, running[0].since)
-            else:  # A worker runs tasks of one job only, so that is worth remembering.
+            else:  # A worker runs tasks of one job only, so its job stays known.
                 job_id = self._known.get(worker.worker_id, _Known()).job_id
                 self._known[worker.worker_id] = _Known(job_id)
 
@@ -308,12 +308,12 @@ class ClusterDebuggees:
             prove=self._prove,
         )
         early = self._early.get((worker.node_ip, worker.port))
-        # It is the same debuggee as before its `ray.init`, under the id that it had then.
+        # The debuggee keeps the id that it had before its `ray.init`.
         return replace(debuggee, worker_id=early, rays_id=worker.worker_id) if early else debuggee
 
 
 class _Shared(Generic[Answer]):
-    """Asks Ray once for all who want to know the same meanwhile."""
+    """Shares one request to Ray among concurrent callers."""
 
     def __init__(self) -> None:
         self._asking: asyncio.Future[Answer] | None = None
@@ -326,7 +326,7 @@ class _Shared(Generic[Answer]):
 
 
 async def _in_time(ask: Callable[[], Answer]) -> Answer:
-    """Asks Ray in a thread. Raises NotRunning where it does not answer, or not in time."""
+    """Asks Ray in a thread. Raises NotRunning if it does not answer in time."""
     try:
         return await asyncio.wait_for(asyncio.to_thread(ask), LOOK)
     except asyncio.TimeoutError:

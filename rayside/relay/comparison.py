@@ -1,7 +1,7 @@
-"""Comparison: one expression evaluated in all stopped tasks side by side, its values grouped.
+"""Comparison: one expression evaluated in all stopped tasks in parallel, its values grouped.
 
-Each value is summed up in its process (evaluated/summary.py). Only a task that a session holds is asked, by
-its connection, in its thread: see docs/adr/0033-only-what-a-debugger-holds-is-compared.md.
+Each process summarizes its value (evaluated/summary.py). Only tasks that a debug session holds are evaluated,
+through the session's connection: see docs/adr/0033-only-what-a-debugger-holds-is-compared.md.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from rayside.relay.worker import Worker
 from rayside.worker.evaluated import shown, summary
 from rayside.worker.redaction import REDACTED
 
-# The most characters of all groups in JSON: an editor that leaves more than 16 MiB unread is dropped
+# Limit in characters of all groups in JSON: an editor that leaves more than 16 MiB unread is dropped
 # (editor.py).
 MOST_CHARACTERS = 8_000_000
-# From so many numbers on one can lie far from the others.
+# The least count of numbers among which outliers are detected.
 _CROWD = 3
 # The limit of the modified z-score, and its factor: Iglewicz and Hoaglin, How to Detect and Handle Outliers,
 # 1993.
@@ -49,7 +49,7 @@ class _Group:
 
     @property
     def measures(self) -> tuple[float, ...]:
-        """Returns the numbers by which it can lie far from others: those of an array are three."""
+        """Returns the numbers that outlier detection compares: one, or min, max and mean of an array."""
         number = self.value.get("number")
         if number is not None:
             return (number,)
@@ -58,31 +58,31 @@ class _Group:
 
     @property
     def form(self) -> str:
-        """Returns all that is not the content: types, shapes, and lengths of containers."""
+        """Returns types, shapes, and lengths of containers: all but the content."""
         names = ["kind", "type", "shape", "dtype", *(["size"] if self.value["kind"] == "container" else [])]
         columns = [(column.get("name"), column.get("dtype")) for column in self.value.get("columns", [])]
         return json.dumps([*map(self.value.get, names), columns])
 
 
 def grouped(told: Sequence[tuple[Message, Message]], most: int = MOST_CHARACTERS) -> Message:
-    """Groups tasks by their values, each a pair of a value and a row; of both the first ones of a group stay.
+    """Groups tasks with equal values.
 
     Args:
-        told: a value is as `rayside.worker.evaluated.summary` has it.
-        most: about the most characters of JSON.
+        told: pairs of a value, as in `rayside.worker.evaluated.summary`, and a task's row.
+        most: approximate limit in characters of JSON.
 
     Returns:
-        `{"tasks": how many have told a value, "groups": [{"value", "count", "mark", "alike": bool,
-        "tasks": the rows}], "left_out": the tasks of the groups that are too many,
-        "numbers": {"count", "min", "median", "max"}, or None where no value is a finite number}`.
+        `{"tasks": the number of tasks with a value, "groups": [{"value", "count", "mark", "alike": bool,
+        "tasks": the rows}], "left_out": the number of tasks in groups above the limit,
+        "numbers": {"count", "min", "median", "max"}, or None if no value is a finite number}`.
 
-        Groups are in the order of their marks: `error`, the expression raises; `nan`, there is NaN or an
-        infinity in it; `shape`, another type, shape, or length of a container than the most tasks have;
-        `outlier`, a number far from the others (of an array min, max or mean). Those without a mark follow,
-        the largest first. A number is far where its modified z-score, 0.6745 |x - median| / MAD, is above
-        3.5; MAD is the median of all |x - median|. Where that is 0, more than half of them being the same,
-        each other number is. Of fewer than three none is. `alike`: another group shows the same, and
-        differs from it in what is not shown.
+        Groups are in the order of their marks: `error`, the expression raises; `nan`, the value contains NaN
+        or an infinity; `shape`, the type, shape, or length of a container differs from the most frequent one;
+        `outlier`, a number far from the others (of an array min, max or mean). Unmarked groups follow,
+        the largest first. A number is an outlier if its modified z-score, 0.6745 |x - median| / MAD, is above
+        3.5; MAD is the median of all |x - median|. If MAD is 0, because more than half of the numbers are
+        equal, each other number is an outlier. Fewer than three numbers have no outliers. `alike`: another
+        group shows the same text, and differs in a part that is not shown.
     """
     groups: dict[str, _Group] = {}
     for value, task in told:
@@ -133,7 +133,7 @@ def _mark(groups: Sequence[_Group]) -> None:
 
 
 def _far(groups: Sequence[_Group]) -> Iterator[_Group]:
-    """Yields the groups whose numbers lie far from the others; see `grouped`."""
+    """Yields the groups with outliers; see `grouped`."""
     for width in (1, 3):
         measured = [group for group in groups if len(group.measures) == width]
         if sum(len(group.tasks) for group in measured) < _CROWD:
@@ -158,7 +158,7 @@ def _each(groups: Sequence[_Group], place: int) -> list[float]:
 
 def _median(numbers: Sequence[float]) -> float:
     middle = median(numbers)
-    # The sum of the two in the middle may be too large.
+    # The sum of the two middle numbers may overflow.
     return middle if math.isfinite(middle) else 2 * median(number / 2 for number in numbers)
 
 
@@ -169,8 +169,8 @@ def _numbers(groups: Sequence[_Group]) -> dict[str, Any] | None:
     return {"count": len(numbers), "min": min(numbers), "median": _median(numbers), "max": max(numbers)}
 
 
-# The most tasks that are asked at once, the most frames of one among which the user's is sought, the most
-# characters of a debuggee's answer, and of a value in ours.
+# Limits: tasks per comparison, frames of a task that are searched for user code, characters of a debuggee's
+# answer, and characters of a value in the relay's answer.
 MOST, _FRAMES, _LONGEST, _LONGEST_SHOWN = 5_000, 50, 100_000, 500
 
 _SILENT = f"it did not answer within {ANSWERING:g} s, and was interrupted"
@@ -208,17 +208,17 @@ async def compared(
     work: BackgroundTasks,
     waiting: Callable[[], Coroutine[Any, Any, list[Debuggee]]] | None = None,
 ) -> Message:
-    """Evaluates in the user's innermost frame of each thread of these workers that is stopped.
+    """Evaluates an expression in the innermost user frame of each stopped thread of these workers.
 
     Args:
-        waiting: gives those that wait for a debugger, which are named only.
+        waiting: returns the debuggees that wait for a debugger; they are only listed.
 
     Returns:
-        `{"expression", ...what `grouped` returns, "failed": [a row, with "why" and "waiting": bool]}`. A row
-        of a task is `{"task", "pid", "node", "thread", "workerId", "submissionId"}`. A `tasks` of 0 says that
-        nothing is stopped, or that none of it has answered.
+        `{"expression", ...the fields from `grouped`, "failed": [a row, with "why" and "waiting": bool]}`. A
+        row of a task is `{"task", "pid", "node", "thread", "workerId", "submissionId"}`. `tasks` is 0 if no
+        thread is stopped, or none has answered.
 
-    Raises Refused, before anybody is asked, where it is no expression.
+    Raises Refused, before any request to a worker, if the text is not an expression.
     """
     if not isinstance(expression, str):
         raise Refused("`expression` has to be a text")
@@ -231,7 +231,7 @@ async def compared(
         for worker, thread in stops[:MOST]
     }
     told, failed = [], []
-    # What takes longer is not given up: its own patience ends it, and interrupts what it evaluates.
+    # Later answers are not abandoned: each request's own timeout ends it, and interrupts the evaluation.
     for task, answer in await together(asked):
         if isinstance(answer, str):
             failed.append({**task, "why": answer, "waiting": False})
@@ -239,7 +239,7 @@ async def compared(
             told.append((answer["value"], {**task, "thread": answer["thread"]}))
     wait = await looking if looking is not None else []
     failed += [{**row(debuggee, ""), "why": _WAITS, "waiting": True} for debuggee in wait]
-    # Not here: it takes a moment, in which editors wait.
+    # Grouping runs in a thread, so that it does not delay editors.
     groups = await asyncio.to_thread(grouped, told)
     left_out = groups["left_out"] + len(stops[MOST:])
     return {"expression": expression, **groups, "left_out": left_out, "failed": failed}
@@ -254,7 +254,7 @@ async def _ask(worker: Worker, thread: int, expression: str) -> Answer:
     except RequestFailed as error:
         why = worker.masks.text(error.message)
         answer = _SILENT if time.monotonic() - began >= ANSWERING else line(why, _LONGEST_SHOWN)
-    # Nobody but the relay interrupts it: upon `cancel`, or before its thread resumes.
+    # Only the relay interrupts an evaluation: upon `cancel`, or before the thread resumes.
     if not isinstance(answer, str) and answer["value"]["type"] == KeyboardInterrupt.__name__:
         answer = _INTERRUPTED
     if isinstance(answer, str):
@@ -272,16 +272,16 @@ async def _evaluated(worker: Worker, thread: int, expression: str) -> Answer:
         "stackTrace", {"threadId": thread, "levels": _FRAMES}, timeout=ANSWERING
     )
     frames = body.get("stackFrames", [])
-    # Those of libraries are shown as subtle, where they are shown.
+    # Frames of libraries have the hint `subtle`.
     users = [frame for frame in frames if frame.get("presentationHint") != "subtle"]
     if not frames:
         return _WENT_ON
     frame = [*users, *frames][0]["id"]
-    # Ours would wait behind it, and the end of our patience would interrupt it.
+    # Our request would wait for the editor's evaluation, and our timeout would interrupt it.
     if not await connection.is_free(SOON):
         return _BUSY
     number = next(_NUMBERS)
-    # In a thread of its own, so at once; what begins too late there evaluates nothing.
+    # This runs in a separate thread, so immediately; an evaluation that begins too late does nothing.
     await connection.tell(SOON, summary.asked, number, ANSWERING)
     text = await connection.users_literal(
         call(summary.summary, number, expression, worker.masks.known), frame, timeout=ANSWERING
@@ -290,8 +290,8 @@ async def _evaluated(worker: Worker, thread: int, expression: str) -> Answer:
 
 
 async def _masked(worker: Worker, expression: str, value: Message) -> Message:
-    """Returns a value without secrets: one that the expression's names call secret shows nothing at all."""
-    # An error is a sentence, which a name in the expression does not make a secret.
+    """Returns a value without secrets; all of it is masked if a name in the expression is secret."""
+    # An error message is not secret because of a name in the expression.
     asked = {"expression": "" if value["kind"] == "error" else expression}
     body = {"result": value["shown"], "type": value["type"]}
     body = await worker.masks.response("evaluate", asked, body)
@@ -304,7 +304,7 @@ async def _masked(worker: Worker, expression: str, value: Message) -> Message:
 
 
 def _without_secrets(worker: Worker, document: Message) -> Message:
-    """Returns a value or a column with the secrets taken out of what names it."""
+    """Returns a value or a column with secrets masked in its name and types."""
     names = {name: document[name] for name in ("name", "type", "dtype", "device") if name in document}
     return {**document, **{name: worker.masks.text(text) for name, text in names.items()}}
 

@@ -1,4 +1,4 @@
-"""Configuration of the relay's process, for it and for the steps that start it: imports none of the relay."""
+"""Configuration of the relay's process; steps that start it import this too, so it imports no relay code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from rayside.settings import Settings
 from rayside.worker.secret_names import USUAL, SecretNames
 
-# In a pod these say what is masked: the file is in the image.
+# Environment variables of the masking rules, for pods: there, the configuration file is in the image.
 NAMES, VALUES, BY_VALUE = "RAYSIDE_MASKED_NAMES", "RAYSIDE_MASKED_VALUES", "RAYSIDE_MASK_BY_VALUE"
 
 
@@ -22,10 +22,10 @@ class Masking:
     """Masking rules.
 
     Attributes:
-        names: a rule as `SecretNames` has it, besides what looks secret; "none": mask nothing at all.
-        values: a regular expression; what it matches is masked everywhere. Empty: none.
-        by_value: whether debuggees are asked which values their secret names have, to mask these everywhere.
-        token: the token of this relay, which it masks everywhere without asking anybody; none in a file.
+        names: a rule for `SecretNames`, in addition to the usual ones; "none": mask nothing at all.
+        values: a regular expression; matches are masked everywhere. Empty: none.
+        by_value: whether debuggees report the values of their secret names, to mask these everywhere.
+        token: the relay's token, always masked; never in a file.
     """
 
     names: str = ""
@@ -35,7 +35,7 @@ class Masking:
 
     @classmethod
     def of(cls, settings: Settings) -> Masking:
-        """Returns the rules that the settings have."""
+        """Returns the rules from the settings."""
         return cls(settings.masked_names, settings.masked_values, settings.mask_by_value)
 
     @property
@@ -44,7 +44,7 @@ class Masking:
 
     @cached_property
     def secret(self) -> SecretNames:
-        """Returns which names are secret."""
+        """Returns the matcher of secret names."""
         return SecretNames(self.rule)
 
     @property
@@ -52,7 +52,7 @@ class Masking:
         return f"{USUAL},{self.names}"
 
     def document(self) -> dict[str, str | bool]:
-        """Returns what may be in a file: everything but the token."""
+        """Returns the rules for a file: everything but the token."""
         return {"names": self.names, "values": self.values, "by_value": self.by_value}
 
 
@@ -60,21 +60,21 @@ UNSET = Masking()
 
 
 def digest_of(token: str) -> bytes:
-    """Returns what a relay knows of the token, which may be out of its own reach (`rayside.relay_actor`).
+    """Returns the digest with which a relay verifies the token, also without having it (`relay_actor`).
 
-    Of a token that is random and long it tells nothing.
+    The digest of a long random token reveals nothing about it.
     """
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
 def variables(masking: Masking) -> dict[str, str]:
-    """Returns the variables that say what is masked; the value is empty where nothing is said."""
+    """Returns the environment variables for the masking rules; an unset rule has an empty value."""
     return {NAMES: masking.names, VALUES: masking.values, BY_VALUE: "true" if masking.by_value else ""}
 
 
 @dataclass(frozen=True)
 class Config:
-    """The configuration of the process."""
+    """Configuration of the relay's process."""
 
     host: str
     port: int
@@ -82,11 +82,11 @@ class Config:
     token_file: Path
     shared_files: bool
     masking: Masking = UNSET
-    # Whether Ray asks for that token, too; where it does not, it is the relay's alone.
+    # Whether Ray needs the token, too; otherwise only the relay does.
     rays_token: bool = True
-    # The name of whom it is for where several people debug on that Ray.
+    # Name of the relay's user if several people debug on the cluster.
     user: str = ""
-    # The file in which a program of `rayside run` says where its Ray is, which `dashboard` then does not.
+    # File in which a program of `rayside run` reports its Ray cluster; replaces `dashboard`.
     program: str = ""
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Configuration of debuggees: what an editor wants them to stop at, put into each, also into later ones."""
+"""Configuration of debuggees: an editor's breakpoints and filters, applied to current and later debuggees."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from rayside.relay.source_files import Lines, Paths, sha256_of
 from rayside.relay.stop_points import Breakpoint, FunctionBreakpoint, LineBreakpoint, Results
 from rayside.relay.worker import Worker, Workers
 
-# Seconds for which changes of breakpoints are gathered: many debuggees answer at once.
+# Seconds for which changes of breakpoints are batched: many debuggees answer at the same time.
 SOON = 0.05
-# The most debuggees that are asked for one file. All of a job have the same, and one answer does for them.
+# The most debuggees that are asked for one file. All debuggees of a job have the same file, so one suffices.
 MOST_ASKED = 8
 
 B = TypeVar("B", LineBreakpoint, FunctionBreakpoint)
@@ -31,20 +31,20 @@ B = TypeVar("B", LineBreakpoint, FunctionBreakpoint)
 
 @dataclass
 class Desired:
-    """Keeps all that an editor has asked for; `prints`: whether it is told what debuggees print."""
+    """Breakpoints and filters of an editor; `prints`: whether it gets the output of debuggees."""
 
     files: dict[str, list[LineBreakpoint]] = field(default_factory=dict)  # by the editor's path
-    checksums: dict[str, str] = field(default_factory=dict)  # SHA-256 in hex, where the editor sent that
+    checksums: dict[str, str] = field(default_factory=dict)  # SHA-256 in hex, if the editor sent it
     functions: list[FunctionBreakpoint] = field(default_factory=list)
     exceptions: ExceptionFilters = ExceptionFilters.of({"filters": ["uncaught"]})  # noqa: RUF009 (it is frozen)
     prints: bool = False
     _ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _by_id: dict[int, Breakpoint] = field(default_factory=dict)
-    # An ordered set of the breakpoints of which another result decides now.
+    # An ordered set of the breakpoints whose deciding result has changed.
     _changed: dict[Breakpoint, None] = field(default_factory=dict)
 
     def replace(self, path: str, specs: Sequence[Message]) -> list[LineBreakpoint]:
-        """Makes these the breakpoints of that file; those that it had keep their id, and their hits."""
+        """Replaces the breakpoints of a file; existing ones keep their id and hit count."""
         after = self._exchange(self.files.get(path, []), [LineBreakpoint(path, dict(spec)) for spec in specs])
         if after:
             self.files[path] = after
@@ -53,7 +53,7 @@ class Desired:
         return after
 
     def replace_functions(self, specs: Sequence[Message]) -> list[FunctionBreakpoint]:
-        """Makes these the function breakpoints; as `replace` does with a file's."""
+        """Replaces the function breakpoints, as `replace` does for a file."""
         self.functions = self._exchange(self.functions, [FunctionBreakpoint(dict(spec)) for spec in specs])
         return self.functions
 
@@ -75,38 +75,38 @@ class Desired:
         return after
 
     def report(self, breakpoints: Sequence[Breakpoint]) -> list[Message]:
-        """Returns DAP's Breakpoint for each, which the editor knows from now on."""
+        """Returns DAP's Breakpoint for each, and records it as reported to the editor."""
         documents = []
         for each in breakpoints:
-            # What was set meanwhile counts, for debuggees have been asked for that.
+            # A breakpoint that was replaced meanwhile counts, since debuggees have that one.
             now = self._by_id.get(each.id, each)
             now.reported = now.document()
             documents.append(now.reported)
         return documents
 
     def take_changed(self) -> list[Breakpoint]:
-        """Returns the breakpoints of which another result decides than when this was called last."""
+        """Returns the breakpoints whose deciding result has changed since the last call."""
         changed = [each for each in self._changed if self._by_id.get(each.id) is each]
         self._changed.clear()
         return changed
 
     @property
     def breakpoints(self) -> list[Breakpoint]:
-        """Returns all of which debuggees may have a condition: also the filters that have one."""
+        """Returns all breakpoints, including exception filters with a condition."""
         lines = [each for breakpoints in self.files.values() for each in breakpoints]
         return [*lines, *self.functions, *self.exceptions.conditions.values()]
 
     def by_key(self, key: object) -> Breakpoint | None:
-        """Returns the breakpoint that debuggees know by that key; None where it is no more."""
+        """Returns the breakpoint with this debuggee key; None if it was removed."""
         return next((each for each in self.breakpoints if each.key == key), None)
 
     @property
     def needs_tracing(self) -> bool:
-        """Returns whether a debuggee has to trace its code, which costs it time."""
+        """Returns whether debuggees have to trace their code, which slows them down."""
         return bool(self.files or self.functions or self.exceptions.needs_tracing)
 
     def let_go(self, debuggee: Hashable = None) -> None:
-        """Lets threads go that wait for others at a breakpoint: a debuggee's, or all."""
+        """Resumes threads that wait for others at a breakpoint: a debuggee's, or all."""
         for each in self.breakpoints:
             if debuggee is None:
                 each.rendezvous.let_go()
@@ -120,11 +120,11 @@ class Desired:
 
 
 class Configuration:
-    """Keeps what one editor has set, until the next one attaches.
+    """Configuration by one editor, kept until the next one attaches.
 
     Attributes:
-        desired: what it has set.
-        paths: how its paths are mapped.
+        desired: the editor's breakpoints and filters.
+        paths: the editor's path mappings.
     """
 
     def __init__(
@@ -140,24 +140,24 @@ class Configuration:
         self._workers, self._editor, self._work, self._log = workers, editor, work, log
         self.desired = Desired()
         self._revision = 0  # of `desired`
-        self._revisions: WeakKeyDictionary[Worker, int] = WeakKeyDictionary()  # those that were set last
-        self._late: WeakSet[Worker] = WeakSet()  # in these something is to be set once they answer again
+        self._revisions: WeakKeyDictionary[Worker, int] = WeakKeyDictionary()  # last applied, by worker
+        self._late: WeakSet[Worker] = WeakSet()  # unresponsive workers that are to be updated
         self._telling: asyncio.TimerHandle | None = None
-        self._differing: set[str] = set()  # the files of which the editor was told that they differ
+        self._differing: set[str] = set()  # files that were reported to the editor as different
 
     def begin(self, paths: Paths, *, prints: bool = False) -> None:
-        """Begins with another editor, which has set nothing; `prints` is as in `Desired`."""
+        """Starts an empty configuration for another editor; `prints` is as in `Desired`."""
         self.desired.let_go()
         self.desired, self.paths = Desired(prints=prints), paths
         self._revision += 1
         self._differing.clear()
 
-    # --- what the editor asks for --------------------------------------------------------
+    # --- requests of the editor ----------------------------------------------------------
 
     async def set_breakpoints(
         self, path: str, specs: Sequence[Message], *, sha256: str | None = None
     ) -> list[Message]:
-        """Makes these the breakpoints of the editor's file; returns DAP's Breakpoint for each."""
+        """Replaces the breakpoints of the editor's file; returns DAP's Breakpoint for each."""
         if sha256 is not None:
             self.desired.checksums[path] = sha256
         breakpoints = self.desired.replace(path, specs)
@@ -165,28 +165,28 @@ class Configuration:
         return self._reported(breakpoints)
 
     async def set_exceptions(self, arguments: Message) -> list[Message]:
-        """Takes the arguments of `setExceptionBreakpoints`; returns DAP's Breakpoint for each filter."""
+        """Applies arguments of `setExceptionBreakpoints`; returns DAP's Breakpoint for each filter."""
         self.desired.exceptions = ExceptionFilters.of(arguments)
         await self._fan_out(lambda worker: worker.installed.set_exceptions(self.desired.exceptions))
         self._reported([*self.desired.exceptions.conditions.values()])
         return self.desired.exceptions.verdicts
 
     async def set_functions(self, specs: Sequence[Message]) -> list[Message]:
-        """Makes these the function breakpoints; returns DAP's Breakpoint for each."""
+        """Replaces the function breakpoints; returns DAP's Breakpoint for each."""
         breakpoints = self.desired.replace_functions(specs)
         await self._fan_out(lambda worker: worker.installed.set_functions(self.desired.functions))
         return self._reported(breakpoints)
 
     def _reported(self, breakpoints: Sequence[Breakpoint]) -> list[Message]:
-        """Returns DAP's Breakpoint for each, as the editor is told; debuggees with none run at full speed."""
+        """Returns DAP's Breakpoint for each; turns off tracing in debuggees if none needs it."""
         if not self.desired.needs_tracing:
             for worker in self._workers.attached:
                 self._work.start(worker.sleep())
         return self.desired.report(breakpoints)
 
     async def lines(self, path: str) -> Lines | None:
-        """Returns the lines of the editor's file, as the first debuggee to answer within FAN_OUT has it."""
-        # Debuggees that have the file's package come first, then those that may have a file of the same path.
+        """Returns the lines of the editor's file from the first debuggee that answers within FAN_OUT."""
+        # Debuggees with the file's package come first, then those that may have a file of the same path.
         packed: list[tuple[Worker, str]] = []
         others: list[tuple[Worker, str]] = []
         for worker in self._workers.attached:
@@ -204,11 +204,11 @@ class Configuration:
         return None
 
     async def _fan_out(self, put: Callable[[Worker], Coroutine[Any, Any, Any]]) -> None:
-        """Puts what has changed into every debuggee; waits as `BackgroundTasks.side_by_side` does."""
+        """Applies a change in every debuggee; waits as `BackgroundTasks.side_by_side` does."""
         before, self._revision = self._revision, self._revision + 1
 
         async def put_into_worker(worker: Worker) -> Any:
-            if self._revisions.get(worker) == before:  # otherwise it is behind, and gets this with the rest
+            if self._revisions.get(worker) == before:  # otherwise it gets this later, with earlier changes
                 self._revisions[worker] = self._revision
             try:
                 return await put(worker)
@@ -218,15 +218,15 @@ class Configuration:
 
         await self._work.side_by_side([put_into_worker(worker) for worker in self._workers.attached])
 
-    # --- what a debuggee has -------------------------------------------------------------
+    # --- one debuggee --------------------------------------------------------------------
 
     def is_in(self, worker: Worker) -> bool:
         return self._revisions.get(worker) == self._revision
 
     async def put_into(self, worker: Worker) -> None:
-        """Puts all that the editor asked for into a debuggee, and takes back what an earlier one did."""
+        """Applies the editor's configuration in a debuggee, and removes that of an earlier editor."""
         try:
-            while not self.is_in(worker):  # the editor may change it while this is done
+            while not self.is_in(worker):  # the editor may change it meanwhile
                 self._revisions[worker] = self._revision
                 await self._find(worker, [*self.desired.files])
                 by_path = self._by_path(worker)
@@ -240,7 +240,7 @@ class Configuration:
                 await self._set_by_value(worker, await worker.installed.await_missing())
                 await worker.installed.set_prints(self.desired.prints)
             if worker.is_attaching and not self.desired.needs_tracing:
-                # It sleeps only now: earlier, that might come between a `breakpoint()` call and its stop.
+                # Tracing ends only now: earlier, it might end between a `breakpoint()` call and its stop.
                 await worker.sleep()
         except RequestFailed as error:
             self._log(f"{worker.debuggee.title}: {error.message}")
@@ -252,7 +252,7 @@ class Configuration:
         self._revisions.pop(worker, None)
 
     async def _catch_up(self, worker: Worker) -> None:
-        """Gives a debuggee that did not answer in time what it missed, once it answers again."""
+        """Applies the configuration in a debuggee after a timeout, once it answers again."""
         if worker in self._late:
             return
         self._late.add(worker)
@@ -271,7 +271,7 @@ class Configuration:
         self.tell_changes()
 
     async def _find(self, worker: Worker, paths: Sequence[str]) -> None:
-        """Searches a debuggee for the editor's files that no rule maps."""
+        """Asks a debuggee for its paths of the editor's files that no rule maps."""
         editors = {os.path.normpath(path): path for path in paths}
         wanted = {
             path: self._checksum(editors[path]) or ""
@@ -284,13 +284,13 @@ class Configuration:
             self.paths.opens(own, editors[path])
 
     async def file_loaded(self, worker: Worker, path: str) -> None:
-        """Sets the breakpoints of a file of which a debuggee has only functions, pickled by value."""
+        """Sets breakpoints in a file's functions that a debuggee got pickled by value, without the file."""
         if await worker.installed.learn(path):
             await self._set_by_value(worker, [path])
             self.tell_changes()
 
     async def _set_by_value(self, worker: Worker, paths: Sequence[str]) -> None:
-        """Sets the breakpoints of functions that came by value; `paths` are the debuggee's."""
+        """Sets breakpoints in functions that were pickled by value; `paths` are the debuggee's."""
         for path in paths:
             breakpoints = self._by_path(worker).get(path, [])
             for breakpoint_ in breakpoints:
@@ -298,21 +298,21 @@ class Configuration:
             await worker.installed.set_breakpoints(path, breakpoints)
 
     def _by_path(self, worker: Worker) -> dict[str, list[LineBreakpoint]]:
-        """Returns all breakpoints by the debuggee's path: two paths of the editor's may be the same there."""
+        """Returns all breakpoints by the debuggee's path, which two of the editor's paths may share."""
         by_path: dict[str, list[LineBreakpoint]] = {}
         for path, breakpoints in self.desired.files.items():
             by_path.setdefault(self.paths.remote(path, worker.layout), []).extend(breakpoints)
         return by_path
 
-    # --- what the editor is told ---------------------------------------------------------
+    # --- reports to the editor -----------------------------------------------------------
 
     async def _compare(self, worker: Worker, path: str, remote: str) -> None:
-        """Tells the editor once where its file is not the one that the debuggee runs."""
+        """Reports once to the editor that its file differs from the one that the debuggee runs."""
         if path in self._differing:
             return
         checksum = self._checksum(path)
         file = await worker.installed.file(remote) if checksum else None
-        # Another debuggee may have said so meanwhile.
+        # Another debuggee may have reported the difference meanwhile.
         if file is None or file.sha256 == checksum or path in self._differing:
             return
         self._differing.add(path)
@@ -322,12 +322,12 @@ class Configuration:
         )
 
     def _checksum(self, path: str) -> str | None:
-        """Returns the SHA-256, in hex, of the editor's file; None where it is unknown."""
+        """Returns the SHA-256, in hex, of the editor's file; None if unknown."""
         checksum = self.desired.checksums.get(path)
         return sha256_of(path) if checksum is None and self.paths.shared else checksum
 
     def _tell_filters(self) -> None:
-        """Reports filters that can have no condition in a later debuggee; DAP has no event for it."""
+        """Reports filters whose condition a later debuggee does not support; DAP has no event for it."""
         for condition in self.desired.exceptions.conditions.values():
             document = condition.document()
             if not document["verified"] and document != condition.reported:
@@ -335,12 +335,12 @@ class Configuration:
                 self._editor.say(f"{condition.place}: {document['message']}")
 
     def tell_changes(self) -> None:
-        """Sends changes to the editor, once for all debuggees that answer within SOON."""
+        """Sends changes to the editor, batched for all debuggees that answer within SOON."""
         if self._telling is None:
             self._telling = asyncio.get_running_loop().call_later(SOON, self._tell_what_changed)
 
     def _tell_what_changed(self) -> None:
-        """Tells the editor of the breakpoints whose state is not what it knows; looks at no others."""
+        """Reports breakpoints whose state has changed to the editor; looks at no others."""
         self._telling = None
         for breakpoint_ in self.desired.take_changed():
             document = breakpoint_.document()

@@ -1,4 +1,4 @@
-"""Connection to one debuggee: what is asked there, whether it has our package, whether it is traced."""
+"""Connection to one debuggee: requests and evaluations, version of its package, tracing."""
 
 from __future__ import annotations
 
@@ -22,45 +22,45 @@ from rayside.worker import evaluated, tracing
 from rayside.worker.evaluated import compiled
 from rayside.worker.evaluated.thread_stacks import interrupt
 
-# Seconds for a debuggee's answer to an editor's request, before the debuggee counts as frozen.
+# Timeout in seconds of an editor's request to a debuggee, which then counts as frozen.
 PATIENCE = 15.0
-# Seconds for what a debuggee answers within milliseconds unless it is frozen.
+# Timeout in seconds of requests that a debuggee answers within milliseconds unless it is frozen.
 SOON = 2.0
-# Seconds that an evaluation has to end by itself before its thread resumes.
+# Seconds for an evaluation to end by itself before its thread resumes.
 GRACE = 0.5
-# Seconds for each answer while the relay detaches: the cluster is to run on.
+# Timeout in seconds of each request while the relay detaches: the cluster has to continue.
 DETACHING = 0.6
-# Seconds for what is in flight when the relay detaches: whoever leaves earlier spoils the debuggee (see
-# `client`), and while a thread evaluates, it can't resume anyway.
+# Timeout in seconds of pending requests when the relay detaches: an earlier disconnect breaks the debuggee
+# (see `client`), and while a thread evaluates, it can't resume anyway.
 DRAINING = 60.0
-# Seconds for a debuggee that does not answer while it is attached to. Waiting costs nobody anything, and
-# detaching in haste would spoil it.
+# Timeout in seconds of requests while the relay attaches. Waiting costs nothing, and an early disconnect
+# would break the debuggee.
 ATTACHING = 600.0
 
-# Without a mapping, debugpy says that a file which the editor can't see isn't there; with one that
+# Without a mapping, debugpy reports that a file which the editor can't see does not exist; with one that
 # matches nothing, it serves the text.
 _NOWHERE = {"localRoot": "/rayside/nowhere", "remoteRoot": "/rayside/nowhere"}
 
-# The most characters of a result that is read as Python: they take up to a hundred times their memory. One
-# text costs little, so it may be longer: large answers are JSON in a text. Its escapes are left out before it
-# is matched: an expression that also matches them takes a hundred times the memory.
+# Limit in characters of a result that is parsed as Python, which takes up to a hundred times its memory. One
+# string costs little, so it may be longer: large answers are JSON in a string. Its escapes are removed before
+# it is matched: a pattern that also matches them takes a hundred times the memory.
 _LONGEST = 200_000
 _ESCAPE = re.compile(r"\\.")
 _ONE_TEXT = re.compile(r"""\['[^'\\\n]*'\]|\["[^"\\\n]*"\]""")
 
-# No PROTOCOL is as high. It is shown, and Python refuses to show an integer of thousands of digits.
+# Upper bound of PROTOCOL. It is printed, and Python refuses to print an integer of thousands of digits.
 _PROTOCOLS = 10**6
 
 _P = ParamSpec("_P")
 
 
 class Connection:
-    """Asks one debuggee.
+    """Connection to one debuggee.
 
     Attributes:
-        patience: seconds for an answer: many before the debuggee runs, for all has to be set by then.
-        protocol: the PROTOCOL of the package that the debuggee has; None where it can't import it, and where
-            it answers anything else.
+        patience: timeout in seconds: long until the debuggee runs, since all has to be set by then.
+        protocol: the PROTOCOL of the debuggee's package; None if it can't import the package, or its answer
+            is invalid.
     """
 
     def __init__(self, debuggee: Debuggee, on_event: OnEvent) -> None:
@@ -68,14 +68,14 @@ class Connection:
         self.protocol: int | None = None
         self._debuggee, self._on_event = debuggee, on_event
         self._client: Client | None = None
-        # Those that an editor asked for, and those of ours that run the user's code.
+        # Pending evaluations of an editor, and the relay's own that run user code.
         self._users: set[asyncio.Future[Message]] = set()
         self._ours: set[asyncio.Future[Message]] = set()
         self._name = secrets.token_hex(8)
 
     @property
     def client(self) -> Client:
-        """Returns the connection. Raises DebuggerGone before it is attached."""
+        """Returns the debugpy client. Raises DebuggerGone before the relay has attached."""
         if self._client is None:
             raise DebuggerGone(f"{self._debuggee.title} is not attached", hint="Wait for it to be listed.")
         return self._client
@@ -88,7 +88,7 @@ class Connection:
     ) -> None:
         """Attaches; `configure` is awaited before the debuggee runs.
 
-        Raises AlreadyDebugged, AttachFailed, DebuggerGone, and what the introduction raises.
+        Raises AlreadyDebugged, AttachFailed, DebuggerGone, and the exceptions of the introduction.
         """
         debuggee = self._debuggee
         client = self._client = await Client.connect(
@@ -108,15 +108,15 @@ class Connection:
             raise
 
     async def begin(self) -> None:
-        """Learns whether the debuggee can import our package, of this version. Raises DebuggerGone."""
+        """Asks whether the debuggee can import our package, of this version. Raises DebuggerGone."""
         found = await self.literal(self.begins, timeout=ATTACHING)
         self.protocol = found if type(found) is int and 0 <= found < _PROTOCOLS else None
 
     @property
     def begins(self) -> str:
-        """Returns an expression that gives the debuggee's PROTOCOL; None where it has another `rayside`.
+        """Returns an expression for the debuggee's PROTOCOL, with the value None for any other `rayside`.
 
-        To import that would run it: it may be the program.
+        Importing another `rayside` would run it: it may be the user's program.
         """
         package, _, module = evaluated.__name__.partition(".")
         found = f"__import__('importlib.util').util.find_spec({package!r})"
@@ -127,11 +127,11 @@ class Connection:
 
     @property
     def has_package(self) -> bool:
-        """Returns whether our functions can be called there; without them it is plain debugpy's."""
+        """Returns whether our functions can be called in the debuggee; otherwise it has only debugpy."""
         return self.protocol == evaluated.PROTOCOL
 
     async def detach(self, give_back: Callable[[], Awaitable[None]]) -> None:
-        """Detaches, after `give_back`: the debuggee runs on without us."""
+        """Detaches after `give_back`: the debuggee continues."""
         if self._client is None:
             return
         with contextlib.suppress(DebuggerGone):
@@ -148,29 +148,29 @@ class Connection:
     async def _evaluated(
         self, arguments: Message, timeout: float, evaluations: set[asyncio.Future[Message]]
     ) -> Message:
-        """Evaluates; until the response has come it is one of these evaluations, also where nobody waits."""
+        """Evaluates; it stays one of `evaluations` until the response, also after a timeout."""
         evaluation = self.client.asked("evaluate", arguments)
         evaluations.add(evaluation)
         evaluation.add_done_callback(evaluations.discard)
         try:
             return await self.client.within(timeout, "evaluate", evaluation)
-        except RequestFailed:  # it takes too long
+        except RequestFailed:  # timeout
             await self.interrupt()
             raise
 
     async def interrupt(self) -> None:
-        """Ends what is evaluated in its threads; what can't be interrupted runs on."""
+        """Interrupts the evaluations in the debuggee's threads; some code can't be interrupted."""
         with contextlib.suppress(RequestFailed, DebuggerGone):
             await self.tell(SOON, interrupt)
 
     async def end_evaluations(self) -> None:
-        """Makes its threads ready to resume: what does not end by itself soon is interrupted."""
+        """Ends evaluations before threads resume: those that do not end within GRACE are interrupted."""
         if evaluations := self._users | self._ours:
             await asyncio.wait(evaluations, timeout=GRACE)
         await self._interrupt_all()
 
     async def _interrupt_all(self) -> None:
-        """Interrupts until nothing is evaluated: what is queued begins once another has ended."""
+        """Interrupts until no evaluation is left: queued ones start when another ends."""
         while evaluations := self._users | self._ours:
             await self.interrupt()
             ended, _ = await asyncio.wait(evaluations, timeout=SOON, return_when=asyncio.FIRST_COMPLETED)
@@ -178,19 +178,19 @@ class Connection:
                 return
 
     async def is_free(self, timeout: float) -> bool:
-        """Waits for what an editor has evaluated here; returns whether nothing of that is left."""
+        """Waits for the editor's evaluations; returns whether all have ended within the timeout."""
         if self._users:
             await asyncio.wait(self._users, timeout=timeout)
         return not self._users
 
     async def run(self, expression: str, timeout: float, frame: int | None = None) -> Message:
-        """Evaluates an expression of ours; returns the answer's body. Raises RequestFailed, DebuggerGone."""
+        """Evaluates an expression of the relay; returns the body. Raises RequestFailed, DebuggerGone."""
         arguments: Message = {"expression": expression, "context": QUIETLY}
         arguments |= {} if frame is None else {"frameId": frame}
         return await self.client.request("evaluate", arguments, timeout=timeout)
 
     async def literal(self, expression: str, frame: int | None = None, *, timeout: float = SOON) -> object:
-        """Returns the value of an expression that gives a literal; None where it raised."""
+        """Returns the value of an expression whose result is a literal; None if it raised."""
         with contextlib.suppress(RequestFailed):
             return _literal(await self.run(f"[{expression}]", timeout, frame))
         return None
@@ -202,9 +202,9 @@ class Connection:
         *arguments: _P.args,
         **named: _P.kwargs,
     ) -> object:
-        """Returns what a function of our package returns there; None where it raised, or is not there.
+        """Calls a function of our package in the debuggee, and returns its result.
 
-        Raises DebuggerGone.
+        Returns None if the function raised, or the debuggee lacks the package. Raises DebuggerGone.
         """
         if not self.has_package:
             return None
@@ -217,12 +217,12 @@ class Connection:
         *arguments: _P.args,
         **named: _P.kwargs,
     ) -> None:
-        """Calls a function of our package there, if it has that. Raises RequestFailed, DebuggerGone."""
+        """Calls a function of our package if the debuggee has it. Raises RequestFailed, DebuggerGone."""
         if self.has_package:
             await self.run(call(function, *arguments, **named), timeout)
 
     async def users_literal(self, expression: str, frame: int, *, timeout: float) -> object:
-        """Evaluates as `literal` does, but code of the user, which is interrupted when it takes too long.
+        """Evaluates user code as `literal` does, but interrupts it after the timeout.
 
         Raises RequestFailed, DebuggerGone.
         """
@@ -242,7 +242,7 @@ def _literal(body: Message) -> object:
 
 
 def call(function: Callable[_P, object], *arguments: _P.args, **named: _P.kwargs) -> str:
-    """Returns an expression that imports a function of the package there, and calls it with literals."""
+    """Returns an expression that imports a function in the debuggee, and calls it with literals."""
     given = [*map(_written, arguments), *(f"{name}={_written(value)}" for name, value in named.items())]
     return (
         f"__import__('importlib').import_module({function.__module__!r})"
@@ -251,7 +251,7 @@ def call(function: Callable[_P, object], *arguments: _P.args, **named: _P.kwargs
 
 
 def _written(value: object) -> str:
-    """Returns an expression for a value; `repr` writes NaN and infinity as names, which nothing there has."""
+    """Returns an expression for a value; `repr` would write NaN and infinity as undefined names."""
     match value:
         case float() if not math.isfinite(value):
             return f"float('{value}')"
@@ -264,23 +264,23 @@ def _written(value: object) -> str:
     return repr(value)
 
 
-_SWITCH = "RAYSIDE_COMPILED_BREAKPOINTS"  # in the relay's environment; 0 leaves it all to pydevd
+_SWITCH = "RAYSIDE_COMPILED_BREAKPOINTS"  # environment variable of the relay; 0: pydevd's breakpoints only
 
 
 class Tracing:
-    """Turns a debuggee's tracing off and on, whichever of `submit --debug` and Ray opened its port.
+    """Turns a debuggee's tracing on and off, also if Ray opened its debugger port and not `submit --debug`.
 
-    It calls functions of rayside/worker/tracing.py there. They are harmless in every process that debugpy is
-    in, on every Python, however often they are called.
+    It calls functions of rayside/worker/tracing.py in the debuggee. They are harmless in every process with
+    debugpy, on every Python version, however often they are called.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._awake: bool | None = None
-        self._compiles = False  # whether it decides by itself
+        self._compiles = False  # whether breakpoints are compiled into the code
 
     async def notice_lines(self) -> None:
-        """Makes it stop at breakpoints set from now on: they are compiled in, or else it is traced."""
+        """Prepares for line breakpoints: they are compiled into the code, or else the code is traced."""
         if os.environ.get(_SWITCH) == "0":
             await self.wake()
             return
@@ -293,25 +293,25 @@ class Tracing:
         await self.wake()
 
     async def wake(self) -> None:
-        """Makes it trace its code, so that it stops at what is set."""
+        """Turns tracing on, so that the debuggee stops at breakpoints."""
         await self._trace(True, self._connection.patience)
 
     async def sleep(self) -> None:
-        """Lets its code run at full speed; a `breakpoint()` call stops all the same."""
+        """Turns tracing off, for full speed; a `breakpoint()` call still stops."""
         await self._trace(False, self._connection.patience)
 
     async def give_back(self) -> None:
-        """Ends what we have begun: without us it runs at full speed."""
+        """Turns tracing off if the relay turned it on, so that the debuggee runs at full speed."""
         if self._awake:
             await self._trace(False, DETACHING)
 
     def resumed(self) -> None:
-        """Notes that a thread resumed: a `breakpoint()` call, or a step, has it trace its code, too."""
+        """Marks the state as unknown when a thread resumes: a `breakpoint()` or a step also turns it on."""
         self._awake = self._awake or None
 
     async def _trace(self, awake: bool, timeout: float) -> None:
         if self._awake is awake or (awake and self._compiles):
             return
         self._awake = awake
-        with contextlib.suppress(RequestFailed):  # private interfaces: without them it is just slower
+        with contextlib.suppress(RequestFailed):  # private interfaces: without them it only runs slower
             await self._connection.tell(timeout, tracing.wake if awake else tracing.sleep)

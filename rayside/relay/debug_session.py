@@ -1,8 +1,7 @@
-"""Debug session: an editor's attachment to debuggees, with all that is kept for it.
+"""Debug session: an editor's attachment to debuggees, and its state.
 
-What the editor asks for is answered by `EditorRequests`, and done by `Lifecycle`, which attaches to debuggees
-and detaches from them, by `Threads`, which stop and resume, and by `Configuration`, which has what they stop
-at.
+`EditorRequests` answers the editor's requests; `Lifecycle` attaches to debuggees and detaches from them,
+`Threads` stops and resumes threads, and `Configuration` has breakpoints and exception filters.
 """
 
 from __future__ import annotations
@@ -35,20 +34,20 @@ from rayside.worker.evaluated.reached import EVENT
 from rayside.worker.evaluated.stepped_calls import EVENT as REMOTE_CALL
 from rayside.worker.evaluated.telling import Bucket
 
-# Limits of one debuggee's stops a second, and of its stops at once and threads: more than any program has;
-# each costs the relay requests and memory. A debuggee that exceeds them is left alone.
+# Limits of one debuggee: stops per second, and current stops or threads. No program needs more, and each
+# costs the relay requests and memory. The relay detaches from a debuggee that exceeds them.
 STOPS, MOST_STOPS = 50.0, 1_000
 
 
 class DebugSession:
-    """Lasts from one editor to the next that takes over, and while no editor is attached.
+    """Debug session of one job or all jobs; it stays when another editor takes over, or none is attached.
 
     Attributes:
-        job: the only job that it is for, by its submission id or by Ray's id; None: all that no other session
-            is for.
-        everyone: whether those are everyone's jobs; else the relay's user's own, and those that say no user.
-        workers: the debuggees that are its own.
-        lifecycle: attaches to them, and detaches.
+        job: submission id or Ray's id of the session's only job; None: all jobs without a session of their
+            own.
+        everyone: whether jobs of all users belong to it; else only of the relay's user, or without a user.
+        workers: the session's debuggees.
+        lifecycle: attaches to debuggees and detaches from them.
         requests: answers the editor's requests.
     """
 
@@ -113,17 +112,17 @@ class DebugSession:
 
     @property
     def editor(self) -> Editor | None:
-        """Returns the editor whose session it is now."""
+        """Returns the editor that debugs in this session now."""
         return self._current.editor
 
     @property
     def listens(self) -> bool:
-        """Returns whether its editor is configured."""
+        """Returns whether the session's editor has sent `configurationDone`."""
         return self._current.listens
 
     @property
     def is_agents(self) -> bool:
-        """Returns whether its editor is a coding agent."""
+        """Returns whether the session's editor is a coding agent."""
         return self.editor is not None and self.editor.is_agent
 
     def has(self, editor: Editor) -> bool:
@@ -131,20 +130,20 @@ class DebugSession:
         return editor is self._current.editor or editor in self._current.watchers
 
     async def has_debugger(self) -> bool:
-        """Returns whether somebody sits at its editor."""
+        """Returns whether the session has an editor that is in use."""
         if (editor := self.editor) is None or not await editor.is_alive(self._threads.rows.cluster):
             return False
-        return self.editor is not None  # It may have gone meanwhile.
+        return self.editor is not None  # The editor may have disconnected meanwhile.
 
     def busy(self) -> Message:
-        """Returns who debugs here, where somebody does, as data."""
+        """Returns the editor that debugs here, its job, and since when, as data."""
         assert self.editor is not None, "somebody debugs here"
         return {"reason": BUSY, "job": self.job, "client": self.editor.name, "since": self.editor.since}
 
     def loses_to(self, session: DebugSession, *, by_agent: bool) -> bool:
-        """Returns whether a task is stopped here that the other session, which is for one job, would take.
+        """Returns whether the other session is for one job, of which a task is stopped in this session.
 
-        To an agent a session for all jobs counts as if it were so.
+        For an agent, a session for all jobs always loses.
         """
         if by_agent and self.job is None:
             return True
@@ -153,12 +152,12 @@ class DebugSession:
         )
 
     def say(self, text: str) -> None:
-        """Shows a text in its editor, if it has one."""
+        """Shows a text in the session's editor, if it has one."""
         if self.editor is not None:
             self._current.say(text)
 
     def attach(self, editor: Editor, arguments: Message) -> None:
-        """Makes it this editor's session; the one before is told that it is taken over. Raises Refused."""
+        """Attaches an editor, and ends the session of the one before as taken over. Raises Refused."""
         paths = self.paths_for(arguments)
         options = options_of(arguments)
         earlier, self._current.editor = self._current.editor, editor
@@ -187,7 +186,7 @@ class DebugSession:
         editor.attached(arguments)
 
     def paths_for(self, arguments: Message) -> Paths:
-        """Returns the paths of an editor that sends these arguments of `attach`. Raises Refused."""
+        """Returns the path mappings for these arguments of `attach`. Raises Refused."""
         shared = arguments.get("sharedFiles")
         return Paths(
             mappings_of(arguments),
@@ -196,12 +195,12 @@ class DebugSession:
         )
 
     def watch(self, editor: Editor, arguments: Message) -> None:
-        """Shows another editor what the session's editor sees, without a hand in it."""
+        """Attaches an editor that only watches: it gets the session's events."""
         self._current.watchers.append(editor)
         editor.attached(arguments)
 
     def configured(self, editor: Editor) -> None:
-        """Tells the editor what happens from now on."""
+        """Starts to send events to an editor, after its `configurationDone`."""
         if editor.configured:
             return
         editor.configured = True
@@ -216,8 +215,8 @@ class DebugSession:
             self._threads.show_all(editor)
 
     def left(self, editor: Editor, *, keep_paused: bool = False) -> None:
-        """Notes that an editor has gone. Without the one that debugs, the cluster runs on, but what is to be
-        kept paused."""
+        """Detaches an editor. Without the one that debugs, all tasks resume, except those to be kept
+        paused."""
         if editor in self._current.watchers:
             self._current.watchers.remove(editor)
             return
@@ -235,31 +234,31 @@ class DebugSession:
 
     @property
     def expects_editor(self) -> bool:
-        """Returns whether its editor has lost its way, and may come back."""
+        """Returns whether the session's editor has lost its connection, and may reconnect."""
         return self.editor is not None and self.editor.gone
 
     def expect(self, editor: Editor) -> None:
-        """Keeps everything for an editor that has lost its way, for as long as it may come back."""
+        """Keeps the session's state for an editor that has lost its connection, until it counts as gone."""
         self._log("the editor has lost its way; what is stopped waits for it")
         self._work.start(self._until_given_up(editor))
 
     async def _until_given_up(self, editor: Editor) -> None:
         await editor.presence.until_away()
-        self.left(editor)  # It does nothing where an editor has attached since.
+        self.left(editor)  # This does nothing if another editor has attached since.
 
     def _dismiss(self, editor: Editor, why: str) -> None:
         editor.terminated(why)
         self._work.start(editor.close())
 
     async def close(self) -> None:
-        """Tells its editors, and detaches from every debuggee; what waits for an answer gets it first."""
+        """Notifies the editors, and detaches from every debuggee after pending requests are answered."""
         for editor in [*self._current.watchers, *([self.editor] if self.editor else [])]:
             editor.terminated(RELAY_ENDING)
         self._current.editor = None
         self._current.watchers.clear()
         await self.lifecycle.close()
 
-    # --- its debuggees -------------------------------------------------------------------
+    # --- debuggees -----------------------------------------------------------------------
 
     def is_for(self, debuggee: Debuggee) -> bool:
         if self.job is None:
@@ -268,11 +267,11 @@ class DebugSession:
 
     @property
     def paths(self) -> Paths:
-        """Returns the paths of its editor."""
+        """Returns the path mappings of the session's editor."""
         return self._configuration.paths
 
     def leave_out(self, users: Sequence[str]) -> None:
-        """Tells its editor, once, that there are debuggees of these users, which it does not get."""
+        """Tells the editor, once, that debuggees of these users are left out."""
         if self.listens and not (self._told_of_others or self.job or self.everyone):
             self._told_of_others = True
             self._current.say(
@@ -281,29 +280,29 @@ class DebugSession:
             )
 
     def attached_to(self, worker: Worker) -> None:
-        """Notes that a debuggee takes requests now, as `Holder` says."""
+        """Handles a debuggee that is attached now, as in `Holder`."""
         self.lifecycle.attached_to(worker)
         if worker.is_attached:
             self._work.start(self._calls.put_into(worker))
 
     async def put_into(self, worker: Worker) -> None:
-        """Puts all that a debuggee is to stop at into it. Raises DebuggerGone."""
+        """Sets breakpoints, filters and edited files in a debuggee. Raises DebuggerGone."""
         await self._configuration.put_into(worker)
         await self._calls.put_into(worker)
         await self.requests.retries.files.put_into(worker)
 
     def refused(self, worker: Worker, error: Exception) -> None:
-        """Notes that attaching failed, as `Holder` says."""
+        """Handles a failure to attach, as in `Holder`."""
         self.lifecycle.refused(worker, error)
 
     def end(self, worker: Worker) -> None:
-        """Notes that a connection has ended, as `Holder` says."""
+        """Handles the end of a debuggee's connection, as in `Holder`."""
         self.lifecycle.end(worker)
 
-    # --- what debuggees say --------------------------------------------------------------
+    # --- events of debuggees -------------------------------------------------------------
 
     def event(self, worker: Worker, message: Message) -> None:
-        """Handles an event as `Holder` says; `message` is as `messages.event` made it."""
+        """Handles an event, as in `Holder`; `message` has been rebuilt by `messages.event`."""
         name, body = message["event"], message["body"]
         if name == "stopped":
             if self._stops_too_often(worker):
@@ -331,8 +330,8 @@ class DebugSession:
         elif name == CHILD:
             self.lifecycle.take_child(worker, body)
         elif name == "terminated":
-            # pydevd answers nothing more, and has its process wait for us to leave, half a second at most; an
-            # adapter outlives a killed debuggee, and waits without end. While we leave it says so, too.
+            # pydevd answers nothing more, and its process waits up to half a second for us to disconnect; an
+            # adapter outlives a killed debuggee, and waits forever. It also sends this while we disconnect.
             if not worker.has_left:
                 worker.connection.client.close()
             self.lifecycle.end(worker)

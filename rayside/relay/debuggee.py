@@ -1,4 +1,4 @@
-"""Debuggees: their description, their discovery, the processes they start, when to attach again."""
+"""Debuggees: description, discovery interface, child processes, pacing of retries to attach."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from rayside.worker.children import ATTRIBUTE
 
 @dataclass(frozen=True)
 class Debuggee:
-    """Describes a process whose debugpy listens on `host`:`port`; connect there only to debug (see `client`).
+    """Process whose debugpy listens on `host`:`port`; connect there only to debug (see `client`).
 
-    `prove` is for a debuggee that asks for a proof.
+    `prove` makes the proof for a debuggee that asks for one.
 
-    What discovery doesn't know is empty: Ray's task rows lag behind its worker rows by about a second,
-    and a worker has no job until its first task.
+    Unknown fields are empty: Ray's task rows lag its worker rows by about a second, and a worker has no job
+    until its first task.
     """
 
     worker_id: str
@@ -33,30 +33,30 @@ class Debuggee:
     node_ip: str
     job_id: str = ""
     submission_id: str = ""
-    user: str = ""  # the name of the user whose job it says it is
+    user: str = ""  # the job's user as reported by the process (unauthenticated)
     task: str = ""
     since: str = ""  # ISO 8601
     driver: bool = False  # runs no task
-    parent: str = ""  # the worker_id of the debuggee that has started it; Ray does not list such a one
-    # The moment, of `time.monotonic`, up to which Ray's word on the task surely holds.
+    parent: str = ""  # the parent debuggee's worker_id; Ray does not list child processes
+    # The moment, of `time.monotonic`, until which `task` is certain.
     as_of: float = float("inf")
-    # Ray's id of the worker, where that came to be known after `worker_id`, which stays.
+    # Ray's id of the worker, if it became known after `worker_id`, which does not change.
     rays_id: str = ""
     prove: Prove | None = field(default=None, repr=False, compare=False)
 
     @property
     def title(self) -> str:
-        """Returns the name of its row in an editor's list of threads."""
+        """Returns the debuggee's name in an editor's list of threads."""
         return title_of(self.task, self.pid, self.node_ip)
 
     @property
     def shown_id(self) -> str:
-        """Returns the id by which others know it, too."""
+        """Returns the id that is shown outside the relay."""
         return self.rays_id or self.worker_id
 
     @property
     def ray(self) -> Message:
-        """Returns what programs are told of whose row, stop or line something is."""
+        """Returns the task, process and job, as data (`ray`) of rows, stops and output."""
         return {
             "task": self.task,
             "workerId": self.shown_id,
@@ -68,11 +68,11 @@ class Debuggee:
 
     @cached_property
     def row(self) -> bytes:
-        """Returns `name` and `ray` of its rows in an editor's list, in JSON, made once for many lists."""
+        """Returns `name` and `ray` of the debuggee's rows, in JSON; cached, since many lists contain it."""
         return as_json({"name": self.title, "ray": self.ray})[1:-1]
 
     def paused(self) -> PausedTask:
-        """Returns the description of its task, which the relay holds."""
+        """Returns the debuggee's task as a PausedTask that the relay holds."""
         return PausedTask(
             *(self.shown_id, self.node_ip, self.pid, self.job_id, self.task, self.since),
             held=True,
@@ -82,15 +82,15 @@ class Debuggee:
 
 @dataclass(eq=False)
 class Stop:
-    """Describes where a thread stands still.
+    """Stop of a thread.
 
     Attributes:
-        body: that of debugpy's `stopped` event.
-        since: the moment, ISO 8601 in UTC.
-        task: the name of its task, as the thread itself gave it; empty while it did not.
-        task_id: Ray's id of its task, in hex, where that may be stepped into. `RemoteCalls` writes this.
-        named: whether it was asked for its task. `Threads` writes this.
-        reported: whether the editor knows of it. `Threads` writes this.
+        body: the body of debugpy's `stopped` event.
+        since: time of the stop, ISO 8601 in UTC.
+        task: the task's name as reported by the thread; empty until then.
+        task_id: Ray's id of the task, in hex, if a step may have led into it. `RemoteCalls` writes this.
+        named: whether the thread was asked for its task. `Threads` writes this.
+        reported: whether the stop was reported to the editor. `Threads` writes this.
     """
 
     body: Message
@@ -108,41 +108,41 @@ class Discovery(Protocol):
         """Returns the live processes with an open debugger port, attached or not.
 
         Raises:
-            RaysideError: the cluster does not answer now; it is asked again.
+            RaysideError: the cluster does not answer now; the caller retries.
         """
 
     async def waiting(self) -> list[PausedTask]:
-        """Returns the tasks that wait for a debugger now; none of them is `held`. Raises as `debuggees`."""
+        """Returns the tasks that wait for a debugger now; `held` is false. Raises as `debuggees`."""
 
     async def submission(self, job_id: str) -> str:
-        """Returns the submission id of Ray's job id; "" where it has none. Raises as `debuggees`."""
+        """Returns the submission id for Ray's job id; "" if it has none. Raises as `debuggees`."""
 
     def user(self, job_id: str) -> str:
-        """Returns the name of the user whose job it says it is, by Ray's job id, as `submission` last saw."""
+        """Returns the user that a job reports, by Ray's job id, from the last `submission`."""
 
     async def why_ended(self, debuggee: Debuggee) -> str:
-        """Returns what is known of the end of a process that has ended: one sentence, "" where nothing is.
+        """Returns why a process has ended, in one sentence; "" if unknown.
 
-        May wait some seconds for it. Raises as `debuggees`.
+        May wait some seconds for the reason. Raises as `debuggees`.
         """
 
     def local_roots(self) -> Mapping[str, Sequence[str]]:
-        """Returns the folders that a package was packed from, by its name, as in `_ray_pkg_9e9d6e2076c1b321`.
+        """Returns the source folders of each package, by its name, such as `_ray_pkg_9e9d6e2076c1b321`.
 
-        They are of the submitter's machine, absolute, and as of the last `debuggees`; the first is shown.
-        What a symlink in a package leads to has the symlink in its key: `_ray_pkg_9e9d6e2076c1b321/shared`.
+        They are absolute paths on the submitter's machine, as of the last `debuggees`; the first is shown.
+        The target of a symlink in a package has the symlink in its key: `_ray_pkg_9e9d6e2076c1b321/shared`.
         """
 
 
-# The most tries to attach to a debuggee that does not answer.
+# Limit of attempts to attach to a debuggee that does not answer.
 MOST_TRIES = 3
-# Seconds before a debuggee is tried again that somebody else debugs, the first time and at most; each pause
-# is twice the one before.
+# Seconds between attempts to attach to a debuggee that another debugger has, initially and at most; they
+# double each time.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 
 
 class AttachTries:
-    """Counts failed tries to attach, for one editor, and paces those of debuggees that others debug."""
+    """Counts failed attempts to attach, for one editor, and paces retries while another debugger attaches."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -151,20 +151,20 @@ class AttachTries:
         self._again: dict[tuple[str, int], float] = {}
 
     def may(self, debuggee: Debuggee) -> bool:
-        """Returns whether it may be tried now."""
+        """Returns whether an attempt to attach is allowed now."""
         key = _key(debuggee)
         return self._failures[key] < MOST_TRIES and self._clock() >= self._again.get(key, 0.0)
 
     def failed(self, debuggee: Debuggee) -> None:
-        """Notes that it did not answer, or not as a debugger does."""
+        """Counts a failed attempt: the debuggee did not answer, or not as a debugger does."""
         self._failures[_key(debuggee)] += 1
 
     def give_up(self, debuggee: Debuggee) -> None:
-        """Notes that it is tried no more."""
+        """Allows no further attempts."""
         self._failures[_key(debuggee)] = MOST_TRIES
 
     def taken(self, debuggee: Debuggee) -> None:
-        """Notes that somebody else debugs it: it is tried again, ever more seldom."""
+        """Records that another debugger has the debuggee: retries follow with growing pauses."""
         key = _key(debuggee)
         pause = self._pauses.get(key, _FIRST_PAUSE)
         self._again[key] = self._clock() + pause
@@ -176,7 +176,7 @@ def _key(debuggee: Debuggee) -> tuple[str, int]:
 
 
 def child_of(parent: Debuggee, child: Message) -> Debuggee:
-    """Returns the description of a child; `child` has its `pid` and its `port`, as the parent told them."""
+    """Returns the Debuggee of a child process; `child` has `pid` and `port`, as its parent reported them."""
     pid = child["pid"]
     return replace(
         parent,
@@ -191,5 +191,5 @@ def child_of(parent: Debuggee, child: Message) -> Debuggee:
 
 
 def let_child_go(child: Message) -> str:
-    """Returns what a debuggee evaluates to have a child go on, which waits to be attached to."""
+    """Returns an expression with which a debuggee resumes a child that waits for a debugger."""
     return f"__import__('pydevd').get_global_debugger().{ATTRIBUTE}.go_on({child['pid']})"

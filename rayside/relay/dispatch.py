@@ -17,21 +17,21 @@ from rayside.relay.fan_out import BackgroundTasks
 from rayside.relay.worker import Configure, NotWanted, Worker
 from rayside.users import sees
 
-# Seconds between two polls for new debuggees, each of which is one request whatever their number. A poll
-# that is slow is followed by a longer pause, so that polling never takes more than a tenth of Ray's
-# dashboard; but a dashboard that was slow once must not keep new tasks from the editor for long.
+# Seconds between two polls for debuggees, each of which is one request. A longer pause follows a slow poll,
+# so that polling never takes more than a tenth of the dashboard's time; but one slow answer must not delay
+# new tasks for long.
 POLL, LEAST_SHARE, LONGEST_PAUSE = 0.2, 9, 5.0
-# Seconds for Ray's answer to which tasks wait for a debugger.
+# Timeout in seconds of Ray's list of tasks that wait for a debugger.
 _LOOK = 5.0
 
 
 class Dispatch:
-    """Assigns each debuggee to one session at a time: that for its job, else one that is for all such jobs.
+    """Assigns each debuggee to one session at a time: the session for its job, else one for all jobs.
 
     Attributes:
-        user: the name of whom the relay is for, as `Claims` says.
+        user: name of the relay's user, as in `Claims`.
         sessions: all debug sessions; their owner adds and removes them.
-        visited: what is set once a session may attach to a debuggee again, by worker_id.
+        visited: events for debuggees on a visit, set when sessions may attach again, by worker_id.
     """
 
     def __init__(
@@ -41,13 +41,13 @@ class Dispatch:
         self.sessions: list[DebugSession] = []
         self._discovery, self._work, self._log = discovery, work, log
         self.visited: dict[str, asyncio.Event] = {}
-        # What debuggees said of themselves, by worker_id, completed by what Ray says of their jobs.
+        # Origins that debuggees reported, by worker_id, completed with Ray's data of their jobs.
         self._told: dict[str, Origin] = {}
         self._polling: asyncio.Future[Any] | None = None
-        self._soon = asyncio.Event()  # set where somebody waits for the next poll
+        self._soon = asyncio.Event()  # set to poll immediately
 
     def begin(self) -> None:
-        """Gives a session that is configured what others hold for it, and what is found from now on."""
+        """Hands debuggees over to a newly configured session, and starts polling for new ones."""
         for session in self.sessions:
             for worker in session.workers.attached:
                 self._assign(worker, session)
@@ -59,13 +59,13 @@ class Dispatch:
         if self._polling is not None:
             self._polling.cancel()
 
-    # --- whose is it ---------------------------------------------------------------------
+    # --- ownership -----------------------------------------------------------------------
 
     def owner(self, debuggee: Debuggee) -> DebugSession | None:
-        """Returns a debuggee's session, of those with an editor; where its job is unknown, one to ask it."""
+        """Returns a debuggee's session with an editor; if its job is unknown, one that may ask it."""
         sessions = [session for session in self.sessions if session.editor is not None]
         by_name = [session for session in sessions if session.job is not None]
-        # What is the user's own is left to the session that asked for no more.
+        # The user's own jobs belong to a session for these before one for everyone's jobs.
         for_all = sorted((s for s in sessions if s.job is None), key=lambda session: session.everyone)
         if not (debuggee.job_id or debuggee.submission_id):
             return next(
@@ -74,13 +74,13 @@ class Dispatch:
         return next((s for s in _people_first([*by_name, *for_all]) if s.is_for(debuggee)), None)
 
     async def meet(self, worker: Worker, origin: Origin) -> None:
-        """See `Claims`; each of several relays may meet the same debuggee at the same time."""
+        """See `Claims`; several relays may meet the same debuggee at the same time."""
         await self.know(worker, origin)
         if self.owner(worker.debuggee) is None:
             raise NotWanted
 
     async def know(self, worker: Worker, origin: Origin) -> None:
-        """Notes what a debuggee says of itself, as far as that is not known. Raises RaysideError."""
+        """Records the origin that a debuggee reports, where it is unknown. Raises RaysideError."""
         known = worker.debuggee
         if origin.job_id and not (known.job_id or known.submission_id):
             await self._learn(worker, origin)
@@ -89,16 +89,16 @@ class Dispatch:
             self._note(worker, Origin(known.job_id, known.submission_id, origin.user))
 
     async def _learn(self, worker: Worker, origin: Origin) -> None:
-        """Notes what Ray's list says of that job, and where it says nothing, what the debuggee says.
+        """Records a debuggee's job from Ray's list, or else as the debuggee reports it.
 
-        The list lacks jobs: of a submission it has the last driver's alone, and none of Serve's controller.
+        The list lacks jobs: of a submission it has only the last driver's, and it lacks Serve's controller.
         """
         submission = ""
         try:
             submission = await self._discovery.submission(origin.job_id)
         except RaysideError:
             if self.user or any(session.job is not None for session in self.sessions):
-                raise  # nobody can tell whose it is
+                raise  # its session can't be determined
         user = self._discovery.user(origin.job_id) or origin.user
         self._note(worker, Origin(origin.job_id, submission or origin.submission_id, user))
 
@@ -109,13 +109,13 @@ class Dispatch:
     async def claim(self, worker: Worker) -> Configure:
         """See `Claims`."""
         if not (worker.debuggee.job_id or worker.debuggee.submission_id):
-            # The job of a worker that waits before its first task is not known.
+            # A worker that waits before its first task has no known job.
             await self._learn(worker, await worker.ask_origin())
         holder = self._holder(worker.debuggee)
         assert holder is not None, "it is attached to for somebody"
         owner = self.owner(worker.debuggee)
         if worker.has_left or owner is None or not owner.listens:
-            # Its editor has gone meanwhile, or has not said yet where to stop: it is found again.
+            # The owner's editor has disconnected, or is not configured yet: a later poll finds the debuggee.
             owner = holder if holder.is_for(worker.debuggee) else None
         if owner is None:
             raise NotWanted
@@ -125,16 +125,16 @@ class Dispatch:
 
     def _assign(self, worker: Worker, holder: DebugSession) -> None:
         owner = self.owner(worker.debuggee)
-        # A debuggee that only waits for its editor to come back goes to anybody who asks for all.
+        # A debuggee that is kept for a disconnected editor goes to any session for all jobs.
         if owner is not None and owner is not holder and owner.listens:
             holder.lifecycle.hand_over(worker, owner.lifecycle)
 
     async def known(self) -> list[Debuggee]:
-        """Returns all debuggees that Ray lists now, with what they have said. Raises RaysideError."""
+        """Returns all debuggees in Ray's list, with the origins that they reported. Raises RaysideError."""
         return [self._completed(debuggee) for debuggee in await self._discovery.debuggees()]
 
     def held(self, debuggee: Debuggee) -> Worker | None:
-        """Returns the worker by which a session holds that debuggee now, if one does."""
+        """Returns the Worker of a debuggee that a session holds now, else None."""
         holder = self._holder(debuggee)
         return None if holder is None else holder.workers[debuggee.worker_id]
 
@@ -156,7 +156,7 @@ class Dispatch:
                     silent = True
                     self._say(f"Ray does not answer: {error.message}. What is attached stays so.")
             except Exception as error:
-                self._log(f"a defect: {error!r}")  # it is no reason to stop polling
+                self._log(f"a defect: {error!r}")  # but polling continues
             else:
                 if silent:
                     silent = False
@@ -193,7 +193,7 @@ class Dispatch:
                 session.leave_out(others)
 
     def _completed(self, debuggee: Debuggee) -> Debuggee:
-        """Returns it with what it said of itself, where discovery does not know that."""
+        """Returns a debuggee with the origin that it reported, where discovery has none."""
         told = self._told.get(debuggee.worker_id, Origin())
         if not debuggee.job_id:
             submission = debuggee.submission_id or told.submission_id
@@ -206,13 +206,13 @@ class Dispatch:
         """Returns the body of the answer to `pausedTasks`.
 
         Returns:
-            `{"tasks": [a row each, the longest paused first], "problem": why some are not known, or empty,
-            "hidden": the number of those that are other people's}`; with `everyone` none is hidden.
+            `{"tasks": [a row each, the longest paused first], "problem": why the list is incomplete, or "",
+            "hidden": the number of other users' tasks}`; with `everyone` none is hidden.
         """
         waiting, problem = await self._waiting()
         workers = [worker for session in self.sessions for worker in session.workers.attached]
         held = [worker.described_at(thread).paused() for worker in workers for thread in sorted(worker.stops)]
-        # A worker may be in both while a debugger attaches.
+        # A worker may be in both lists while a debugger attaches.
         held_workers = {task.worker_id for task in held}
         others = [self._named(task) for task in waiting if task.worker_id not in held_workers]
         shown = [task for task in others if everyone or sees(self.user, task.user)]
@@ -220,7 +220,7 @@ class Dispatch:
         return {"tasks": rows, "problem": problem, "hidden": len(others) - len(shown)}
 
     async def waiting_for(self, session: DebugSession) -> list[Debuggee]:
-        """Returns a session's debuggees whose tasks wait, and that nobody holds; none if Ray is silent."""
+        """Returns a session's debuggees that wait for a debugger; none if Ray does not answer."""
         known, (tasks, _) = await asyncio.gather(self._known_soon(), self._waiting())
         worker_ids = {task.worker_id for task in tasks}
         waiting = [each for each in known if each.shown_id in worker_ids and session.is_for(each)]
@@ -233,7 +233,7 @@ class Dispatch:
         return []
 
     async def _waiting(self) -> tuple[list[PausedTask], str]:
-        """Returns the tasks that wait for a debugger, and why they are not known, if they are not."""
+        """Returns the tasks that wait for a debugger, and the problem if Ray does not answer, else ""."""
         try:
             return await asyncio.wait_for(self._discovery.waiting(), _LOOK), ""
         except asyncio.TimeoutError:
@@ -242,15 +242,15 @@ class Dispatch:
             return [], error.message
 
     def _named(self, task: PausedTask) -> PausedTask:
-        """Returns it with the user whom its process said, where Ray does not know one."""
+        """Returns a task with the user that its process reported, if Ray knows none."""
         return replace(task, user=task.user or self._told.get(task.worker_id, Origin()).user)
 
 
 def _people_first(sessions: list[DebugSession]) -> list[DebugSession]:
-    """Returns the sessions, those of coding agents last: whatever a person asks for is not left to one."""
+    """Returns the sessions, coding agents' last: a person's session has priority."""
     return sorted(sessions, key=lambda session: session.is_agents)
 
 
 def _order(task: PausedTask) -> tuple[str, bool, str, str]:
-    # Ray's moments are of whole seconds. Within one the held come first, in the order of their stops.
+    # Ray's times are whole seconds. Within a second, held tasks come first, in the order of their stops.
     return task.since[: len("2026-01-01T00:00:00")], not task.held, task.since, task.worker_id

@@ -1,4 +1,4 @@
-"""Edited files of a debug session: those that its editor has saved, and those that each job's workers run."""
+"""Edited files of a debug session: saved files of its editor, and files that each job's workers run."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class EditedFiles:
         self._offered = offered
 
     async def put_into(self, worker: Worker) -> None:
-        """Gives a new worker the edits of its job, for its next task. Raises DebuggerGone."""
+        """Sends a job's edits to a new worker, for its next task. Raises DebuggerGone."""
         if texts := self._texts(worker, self._applied.get(worker.debuggee.job_id, {})):
             worker.installed.edited(texts)
             await worker.connection.ask(PATIENCE, edits.apply_later, texts)
@@ -64,10 +64,10 @@ class EditedFiles:
     async def apply(
         self, workers: Iterable[Worker], files: Mapping[str, str], here_only: bool
     ) -> dict[Worker, str]:
-        """Applies edited files in workers of one job; returns the reasons of those that refused.
+        """Applies edited files in workers of one job; returns the reasons of workers that refused.
 
-        An edit that one worker can't take is refused in all, before anything is changed. A new statement of a
-        module that raises is found out only by running it, and is refused in that worker.
+        An edit that one worker can't apply is refused in all, before anything is changed. A new module-level
+        statement that raises is detected only when it runs, and is refused in that worker only.
         """
         if not files:
             return {}
@@ -81,7 +81,7 @@ class EditedFiles:
         return refused
 
     async def _keep(self, workers: Sequence[Worker], files: Mapping[str, str], here_only: bool) -> str:
-        """Updates breakpoints, the job's other workers and its later ones; returns why it can't."""
+        """Updates breakpoints, the job's other workers and its later ones; returns a reason on failure."""
         checksums = self._configuration.desired.checksums
         for path in checksums.keys() & files.keys():
             checksums[path] = hashlib.sha256(files[path].encode()).hexdigest()
@@ -102,7 +102,7 @@ class EditedFiles:
         return ""
 
     async def _published(self, workers: Iterable[Worker], files: Mapping[str, str]) -> str:
-        """Publishes an edit for the job's later workers through one of these; returns why it can't."""
+        """Publishes an edit for the job's later workers through one of these; returns a reason on failure."""
         for worker in workers:
             texts = self._texts(worker, files)
             names = dict(zip(texts, files, strict=True))
@@ -114,7 +114,7 @@ class EditedFiles:
     async def _changed(
         self, workers: Iterable[Worker], change: Callable[[dict[str, str]], str], files: Mapping[str, str]
     ) -> dict[Worker, str]:
-        """Calls `change` in these workers; returns the reasons of those that refused."""
+        """Calls `change` in these workers; returns the reasons of workers that refused."""
         asked = [*workers]
         answers = await asyncio.gather(*(self._change(worker, change, files) for worker in asked))
         return {worker: why for worker, why in zip(asked, answers, strict=True) if why}

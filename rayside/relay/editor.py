@@ -1,4 +1,4 @@
-"""One editor's connection to the relay: requests come in, responses and events go out."""
+"""Connection from one editor to the relay: requests come in, responses and events go out."""
 
 from __future__ import annotations
 
@@ -17,62 +17,61 @@ from rayside.dap.framing import Decoder, FramingError, Message, encode
 from rayside.plain import line
 from rayside.relay.capabilities import Presence
 
-# The longest request, in bytes. An editor sends no source text; the longest is a condition or an expression.
+# Limit of a request, in bytes. The longest are conditions, expressions, and edited files.
 LONGEST_REQUEST = 8 * 1024 * 1024
-# The bytes that an editor may leave unread before it counts as gone, and before output is left out for it.
+# Limits in bytes that an editor has not read: the relay drops the connection, or leaves output out.
 MOST_UNREAD, MOST_OUTPUT_UNREAD = 16 * 1024 * 1024, 4 * 1024 * 1024
-# The bytes that the system keeps for an editor besides, which would take megabytes: answers would come behind
-# them, and nobody would see that the editor is behind.
+# Size in bytes of the socket's send buffer. The default takes megabytes, which would delay answers and hide
+# from the relay how much is unread.
 _SENT_AHEAD = 64 * 1024
-# Both limits for a connection that has not shown the token.
+# Both limits for unauthenticated clients.
 LONGEST_UNAUTHENTICATED = MOST_UNREAD_UNAUTHENTICATED = 64 * 1024
 
-# Seconds without a sign of the other side until its connection counts as dead: of a machine that went
-# to sleep or a tunnel that broke nothing else is ever heard.
+# TCP keepalive, in seconds, to detect that the other machine sleeps or the tunnel is broken.
 _QUIET, _PROBES, _APART = 10, 3, 5
 _KEEPALIVE = {
     "TCP_KEEPIDLE": _QUIET,
     "TCP_KEEPCNT": _PROBES,
     "TCP_KEEPINTVL": _APART,
-    "TCP_USER_TIMEOUT": 1000 * (_QUIET + _PROBES * _APART),  # milliseconds for what is sent and not taken
+    "TCP_USER_TIMEOUT": 1000 * (_QUIET + _PROBES * _APART),  # milliseconds until sent data is acknowledged
 }
 _LONGEST_NAME = 60
-# Seconds from output that was left out for a slow editor until that is told.
+# Seconds until lines left out for a slow editor are reported.
 TELLING = 1.0
-# Seconds for a VS Code that has a window to ask for the threads; it does within 0.2 s.
+# Timeout in seconds for VS Code to request the threads; with an open window it does within 0.2 s.
 ANSWERING = 1.5
-# Seconds after which a request counts as one that waits for a task, and not for the relay.
+# Seconds after which a request counts as waiting for a task, not for the relay.
 LONG_ASKED = 1.0
 
 
 class Editor:
-    """Represents a connection that a client of the relay opened."""
+    """Connection from a client of the relay."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, presence: Presence | None = None
     ) -> None:
         self.gone = False
         self.presence = presence or Presence()
-        # Whether it has shown the token.
+        # Whether the client is authenticated.
         self.admitted = False
-        # The arguments that it attached with; None before that.
+        # Arguments of `attach`; None before it.
         self.arguments: Message | None = None
         self.is_agent = False
-        # From `configurationDone` on it is told what happens.
+        # Whether `configurationDone` has come, after which events are sent.
         self.configured = False
-        # Its own name for itself, and the moment of its `attach`, ISO 8601 in UTC.
+        # The client's name, and the time of its `attach`, ISO 8601 in UTC.
         self.name = self.since = ""
-        # Whoever attaches again with it is this editor, by another connection.
+        # Identifies this editor when it attaches again through another connection.
         self.ticket = secrets.token_hex(16)
         self._asks_for_threads = False
-        # The lines of output that it did not get, and was not told of.
+        # Lines of output that were left out, and not yet reported.
         self.lines_left_out = 0
         self._telling: asyncio.TimerHandle | None = None
         self._heard = asyncio.Event()
-        # The loop's time at which each request came that has no answer yet, by its number.
+        # Arrival of each pending request, in the loop's time, by its number.
         self._asked: dict[int, float] = {}
         self._answering = asyncio.Event()
-        # Whoever sends a long answer holds this until the editor has taken it.
+        # Held while a long answer is sent, until the editor has read it.
         self.turn = asyncio.Lock()
         self._reader, self._writer = reader, writer
         self._seq = itertools.count(1)
@@ -85,7 +84,7 @@ class Editor:
                 socket_.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     async def requests(self) -> AsyncIterator[Message]:
-        """Yields each well-formed request until the editor has gone; others get an error response."""
+        """Yields well-formed requests until the connection ends; malformed ones get an error response."""
         decoder = Decoder(content_limit=LONGEST_UNAUTHENTICATED)
         try:
             while data := await self._reader.read(64 * 1024):
@@ -102,13 +101,13 @@ class Editor:
                     elif message.get("type") != "response":  # the answer to a request that we never send
                         self.refuse(message, "not a DAP request: it needs type, seq, command and arguments")
         except FramingError as error:
-            # Nothing after it can be told apart, so this is the last answer.
+            # No later message can be parsed, so this is the last answer.
             self.refuse({}, f"not DAP: {error}")
         except OSError:
             pass
 
     def _is_of_forward(self, message: Message) -> bool:
-        """Takes what the forward says that the editor's connection comes by; returns whether it is that."""
+        """Handles an event from the editor's forward; returns whether the message is one."""
         event = message.get("event") if message.get("type") == "event" else None
         if event == BEAT:
             self.presence.beat()
@@ -119,20 +118,20 @@ class Editor:
 
     @property
     def may_come_back(self) -> bool:
-        """Returns whether the connection ended as one does whose way broke: the editor may still be there."""
+        """Returns whether the connection broke between forward and relay: the editor may still be there."""
         return self.presence.by_forward and not self.presence.left and not self.gone
 
     def respond(self, request: Message, body: Message | bytes | None = None) -> None:
-        """Answers a request; `body` is bytes where it is JSON already."""
+        """Answers a request; `body` may be bytes of JSON."""
         if isinstance(body, bytes):
             self._respond(request, {"success": True}, body)
         else:
             self._respond(request, {"success": True, **({} if body is None else {"body": body})})
 
     async def answered(self, fewer_than: int, patience: float) -> None:
-        """Waits until fewer requests than that are without an answer, for at most `patience` seconds.
+        """Waits until fewer than `fewer_than` requests are pending, for at most `patience` seconds.
 
-        Those are not counted that are older than LONG_ASKED: what waits for a task takes no time of ours.
+        Requests older than LONG_ASKED do not count: they wait for a task, not for the relay.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + patience
@@ -147,35 +146,35 @@ class Editor:
         return sum(asked > moment for asked in self._asked.values())
 
     async def taken(self) -> None:
-        """Waits while the editor leaves much of what it was sent unread."""
-        with contextlib.suppress(OSError):  # it has gone
+        """Waits while the editor leaves too much data unread."""
+        with contextlib.suppress(OSError):  # the connection has ended
             await self._writer.drain()
 
     def refuse(
         self, request: Message, reason: str, ray: Message | None = None, *, is_for_users: bool = True
     ) -> None:
-        """Sends an error response; editors show the body's text, or the short one. `ray` is for programs."""
+        """Sends an error response; editors show the body's text, or `message`. `ray` is for programs."""
         body: Message = {"error": {"id": 1, "format": reason, "showUser": is_for_users}}
         if ray is not None:
             body["ray"] = ray
         self._respond(request, {"success": False, "message": reason, "body": body})
 
     def introduced(self, arguments: Message) -> None:
-        """Takes the arguments of `initialize`."""
-        # VS Code's interface asks for the threads whenever it is told of one.
+        """Reads the arguments of `initialize`."""
+        # VS Code requests the threads after each `thread` event.
         self._asks_for_threads = arguments.get("clientID") == "vscode"
         name = arguments.get("clientName") or arguments.get("clientID")
         self.name = line(name, _LONGEST_NAME) if isinstance(name, str) else ""
 
     def attached(self, arguments: Message) -> None:
-        """Notes that the editor is attached, and with which arguments."""
+        """Marks the editor as attached, with these arguments of `attach`."""
         self.arguments = arguments
         if arguments.get(AGENT) is True:
             self.is_agent, self.name = True, "A coding agent"
         self.since = datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
 
     def is_again(self, arguments: Message) -> bool:
-        """Returns whether an `attach` with these arguments is of this editor, which attaches again."""
+        """Returns whether these arguments of `attach` are a reconnect of this editor."""
         restart = arguments.get(RESTART)
         ticket = restart.get(TICKET) if isinstance(restart, dict) else None
         return isinstance(ticket, str) and hmac.compare_digest(
@@ -183,9 +182,9 @@ class Editor:
         )
 
     async def is_alive(self, thread: int) -> bool:
-        """Returns whether somebody still uses it: a browser's tab that was closed leaves its connection open.
+        """Returns whether the editor is in use: a closed browser tab leaves its connection open.
 
-        `thread` is the number of the row that is always listed.
+        `thread` is the id of the row that is always listed.
         """
         if self.presence.is_silent:
             return False
@@ -200,7 +199,7 @@ class Editor:
         return True
 
     def terminated(self, reason: str, *, again: bool = False) -> None:
-        """Tells the editor that its session has ended; with `again`, that it may attach again by itself."""
+        """Sends `terminated`; with `again`, the editor may reconnect by itself."""
         self.event("terminated", {"ray": {"reason": reason}, **({"restart": RESTARTS} if again else {})})
 
     def event(self, name: str, body: Message | None = None) -> None:
@@ -210,16 +209,16 @@ class Editor:
 
     def say(self, text: str) -> None:
         """Sends a line that editors show in their debug console."""
-        # The category is not `important`: Emacs' dape shows nothing of that one.
+        # The category is not `important`, which Emacs' dape does not show.
         self.event("output", {"category": "console", "output": f"{text}\n"})
 
     def drop(self) -> None:
-        """Closes the connection at once."""
+        """Closes the connection immediately."""
         self.gone = True
         self._writer.transport.abort()
 
     async def close(self, timeout: float = 1.0) -> None:
-        """Sends what is left, for at most `timeout` seconds, and closes."""
+        """Sends buffered data, for at most `timeout` seconds, and closes the connection."""
         self.gone = True
         self._writer.close()
         try:
@@ -248,11 +247,11 @@ class Editor:
 
     @property
     def _unread(self) -> int:
-        """Returns the bytes that are sent and not taken."""
+        """Returns the bytes that the editor has not read."""
         return self._writer.transport.get_write_buffer_size()
 
     def _has_room(self, output: Message) -> bool:
-        """Returns whether an `output` event can be sent, which is what a slow editor does best without."""
+        """Returns whether an `output` event can be sent; if not, counts its lines as left out."""
         is_away = self.gone or self._writer.is_closing()
         if not is_away and self._unread <= MOST_OUTPUT_UNREAD:
             return True
@@ -262,7 +261,7 @@ class Editor:
         return False
 
     def tell_left_out(self) -> None:
-        """Tells how many lines the editor did not get; where it takes nothing now, later."""
+        """Reports how many lines were left out; later, if too much is unread now."""
         if self._telling is not None:
             self._telling.cancel()
             self._telling = None
@@ -279,10 +278,10 @@ class Editor:
 
 
 class CurrentEditor:
-    """Keeps the editor whose session it is, and those that only watch: all are told what happens.
+    """Editor of a session, and editors that only watch: all get the session's events.
 
     Attributes:
-        editor: the editor that has attached last to debug, None where it has gone.
+        editor: the editor that debugs; None after it has disconnected.
         watchers: the editors that only watch.
     """
 
@@ -297,7 +296,7 @@ class CurrentEditor:
 
     @property
     def listens(self) -> bool:
-        """Returns whether the editor takes events: DAP wants none on debuggees before `configurationDone`."""
+        """Returns whether the editor takes events: on debuggees, DAP has none before `configurationDone`."""
         return self.editor is not None and self.editor.configured
 
     def event(self, name: str, body: Message) -> None:
@@ -305,7 +304,7 @@ class CurrentEditor:
             editor.event(name, body)
 
     def tell_watchers(self, name: str, body: Message) -> None:
-        """Tells the watchers what the editor itself knows by the answer to its request."""
+        """Sends an event to watchers only: the editor itself gets the answer to its request."""
         for editor in self.watchers:
             if editor.configured:
                 editor.event(name, body)

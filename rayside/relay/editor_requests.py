@@ -1,4 +1,4 @@
-"""Requests of an attached editor, answered here or by the debuggee that they are about."""
+"""Handlers of an attached editor's requests, answered here or forwarded to a debuggee."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from rayside.relay.threads import Threads
 from rayside.relay.translation import Ids, OfAStop, Translator
 from rayside.relay.worker import Worker, Workers
 
-# Seconds for a debuggee's answer where user code runs.
+# Timeout in seconds of requests that run user code.
 EVALUATION = 60.0
 
-# Where no task has the frame.
+# Answers for frames that no task has.
 _OF_NOTHING: dict[str, Message] = {"scopes": {"scopes": []}, "completions": {"targets": []}}
 _RESUMING = frozenset({"continue", "next", "stepIn", "stepOut", "goto"})
 _RUN_USER_CODE = frozenset({"evaluate", "setVariable", "setExpression", "variables", "completions"})
 
-# An editor that only watches may send these: none resumes a task, sets anything or runs code of its choice.
+# Requests of an editor that only watches: none resumes a task, sets anything or evaluates an expression.
 _READ = frozenset(
     {
         *("breakpointLocations", "exceptionInfo", "loadedSources", "modules", "scopes"),
         *("source", "stackTrace", "threads", "variables"),
     }
 )
-# An editor sends these unasked, and may do so for a stop that another's command has just ended, or it shows
-# what failed where the user has typed: nobody needs to be told elsewhere that the stop is over.
+# Requests that editors send by themselves, maybe for a stop that has just ended, or whose errors they show at
+# the typed expression: these errors need no message box.
 SENT_UNASKED = _READ | {"completions", "evaluate"}
 _SET = frozenset({"setBreakpoints", "setExceptionBreakpoints", "setFunctionBreakpoints"})
 _WATCHES = (
@@ -52,7 +52,7 @@ _WATCHES = (
 
 
 class EditorRequests:
-    """Answers for one debug session: what is not answered here goes to a debuggee, if `messages` knows it."""
+    """Request handlers of one debug session; other requests in `schemas` are forwarded to a debuggee."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class EditorRequests:
             work=work,
         )
         self._all_rows = Coalesced(threads.rows.listed)
-        # Those that evaluate, by editor and number of the request.
+        # Workers of pending evaluations, by editor and number of the request.
         self._evaluating: dict[tuple[Editor, object], list[Worker]] = {}
         self._handlers: dict[str, Handler] = {
             "breakpointLocations": self._breakpoint_locations,
@@ -115,7 +115,7 @@ class EditorRequests:
         await self.answer_beside(editor, request, arguments)
 
     async def answer_beside(self, editor: Editor, request: Message, arguments: Message) -> None:
-        """Answers as `answer`, whoever asks."""
+        """Answers as `answer` does, also for other connections than the session's editor."""
         command = request["command"]
         try:
             known = arguments_of(command, arguments)
@@ -127,7 +127,7 @@ class EditorRequests:
         await handler(editor, request, arguments if known is None else known)
 
     def _refuse_watcher(self, editor: Editor, request: Message, arguments: Message) -> None:
-        """Refuses an editor that watches. Breakpoints, which editors send unasked, become unverified ones."""
+        """Refuses a watching editor's request; for `setBreakpoints` etc., with unverified breakpoints."""
         listed = arguments.get(
             "filters" if request["command"] == "setExceptionBreakpoints" else "breakpoints"
         )
@@ -158,8 +158,8 @@ class EditorRequests:
 
     async def _rows(self, editor: Editor, request: Message, arguments: Message) -> None:
         asked = asyncio.get_running_loop().time()
-        # Answers go out in turn: with a thousand debuggees each has 300 kB, and an editor that leaves too
-        # much unread is dropped.
+        # One answer is sent at a time: with a thousand debuggees each has 300 kB, and an editor that leaves
+        # too much unread is dropped.
         async with editor.turn:
             editor.respond(request, await self._all_rows.since(asked))
             await editor.taken()
@@ -188,14 +188,14 @@ class EditorRequests:
             return
         worker, thread, inner = self._inward(editor, arguments)
         if thread not in worker.stops and command == "continue":
-            # It resumed with another thread of its process, which the editor has been told since.
+            # It resumed together with another thread of its process, and the editor has got an event since.
             editor.respond(request, {"allThreadsContinued": False})
             return
         if thread not in worker.stops:
             raise Refused(f"{worker.debuggee.title} is not stopped")
 
         def answered(body: Message) -> None:
-            # Without `allThreadsContinued: false`, VS Code takes every thread for running.
+            # Without `allThreadsContinued: false`, VS Code shows every thread as running.
             editor.respond(request, {**body, "allThreadsContinued": False} if command == "continue" else body)
 
         self._threads.resumed = worker
@@ -209,7 +209,7 @@ class EditorRequests:
         worker, thread, inner = self._inward(editor, arguments)
         # Only a debuggee that traces its code notices a pause.
         await worker.installed.tracing.wake()
-        # The row of the main thread stands for all of them until one of them has stopped.
+        # The main thread's row represents all threads of the process until one has stopped.
         everything = thread == worker.main_thread and not worker.stops
         await self._forward_to(
             worker, thread, editor, request, {**inner, "threadId": "*"} if everything else inner
@@ -219,7 +219,7 @@ class EditorRequests:
 
     async def _group(self, editor: Editor, request: Message, arguments: Message) -> None:
         answer = await self._groups.act(**arguments)
-        # As with the rows of all threads: of a thousand members it is long.
+        # As with `threads`: the answer for a thousand members is long.
         async with editor.turn:
             editor.respond(request, answer)
             await editor.taken()
@@ -240,12 +240,12 @@ class EditorRequests:
         editor.respond(request, {"result": "\n".join(drawn(answer)), "variablesReference": 0})
 
     async def compare(self, editor: Editor, expression: object) -> Message:
-        """Returns what an expression gives in all tasks that are stopped here. Raises Refused."""
+        """Compares an expression's values in all stopped tasks of the session. Raises Refused."""
         if editor is not self._current.editor:
             raise Refused(f"`compare`: {_WATCHES}")
         return await self._cluster_row.compared(expression)
 
-    # --- what they stop at ---------------------------------------------------------------
+    # --- breakpoints ---------------------------------------------------------------------
 
     async def _set_breakpoints(self, editor: Editor, request: Message, arguments: Message) -> None:
         source = arguments["source"]
@@ -275,7 +275,7 @@ class EditorRequests:
     # --- forwarding ----------------------------------------------------------------------
 
     async def _forward(self, editor: Editor, request: Message, arguments: Message) -> None:
-        """Forwards a request to the debuggee that the numbers in it are of, else to the one in focus."""
+        """Forwards a request to the debuggee of the ids in it, else to the one in focus."""
         worker, thread, inner = self._inward(editor, arguments)
         await self._forward_to(worker, thread, editor, request, inner)
 
@@ -314,7 +314,7 @@ class EditorRequests:
         editor.respond(request, body)
 
     def _inward(self, editor: Editor, arguments: Message) -> tuple[Worker, int | None, Message]:
-        """Returns the debuggee that is meant, its thread, and the arguments as it knows them.
+        """Returns the request's debuggee, its thread, and the arguments with the debuggee's own ids.
 
         Raises UnknownId, Refused.
         """

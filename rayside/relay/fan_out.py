@@ -18,12 +18,12 @@ from rayside.relay.schemas import Rule
 from rayside.relay.worker import Worker
 from rayside.worker.evaluated.thread_stacks import stacks
 
-# Seconds that an editor waits for debuggees' answers; what comes later is told by events.
+# Timeout in seconds of an editor's request to many debuggees; later answers are reported by events.
 FAN_OUT = 0.7
 
 
 class BackgroundTasks:
-    """Keeps everything that is under way. An error other than a debuggee's is a defect, and is logged."""
+    """Set of running background tasks. An error other than a debuggee's is a defect, and is logged."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
         self._log = log
@@ -36,7 +36,7 @@ class BackgroundTasks:
         return future
 
     async def side_by_side(self, work: list[Coroutine[Any, Any, Any]]) -> None:
-        """Starts all of it, and waits for at most FAN_OUT seconds; what takes longer runs on."""
+        """Starts all coroutines, and waits for at most FAN_OUT seconds; slower ones continue."""
         if work:
             await asyncio.wait([self.start(each) for each in work], timeout=FAN_OUT)
 
@@ -53,11 +53,11 @@ class BackgroundTasks:
             self._log(f"a defect: {error!r}")
 
 
-# After it is made, so many times its duration passes before the next one is made. An editor asks for
-# all threads after each stop: where a thousand stop, they are listed now and then, and not a thousand times
+# Pause after a value is made, as a multiple of the time that it took. An editor requests all threads after
+# each stop: if a thousand tasks stop, the threads are listed a few times, and not a thousand times
 # (docs/adr/0018-threads-are-answered-together.md).
 LEAST_SHARE = 4
-# But not more than so many seconds: a process that does not answer must not have all wait.
+# Limit of that pause in seconds: a process that does not answer must not delay all requests.
 LONGEST = 5.0
 
 
@@ -65,16 +65,16 @@ _Made = TypeVar("_Made")
 
 
 class Coalesced(Generic[_Made]):
-    """Keeps what `make` returns, which is so as of now."""
+    """Coalesces concurrent requests for a value that `make` computes from the current state."""
 
     def __init__(self, make: Callable[[], Awaitable[_Made]]) -> None:
         self._make = make
-        self._made: tuple[float, _Made] | None = None  # since when it is so, in the loop's time
+        self._made: tuple[float, _Made] | None = None  # when `make` began, in the loop's time; the value
         self._not_before = 0.0  # in the loop's time
         self._making = asyncio.Lock()
 
     async def since(self, asked: float) -> _Made:
-        """Returns what is so as of no earlier moment of the loop's time than `asked`."""
+        """Returns a value that `make` began to compute at the loop's time `asked` or later."""
         loop = asyncio.get_running_loop()
         async with self._making:
             if self._made is None or self._made[0] < asked:
@@ -87,9 +87,9 @@ class Coalesced(Generic[_Made]):
             return self._made[1]
 
 
-# Seconds for Ray to list all debuggees, for each of them to answer, and for all of them together.
+# Timeouts in seconds: of Ray's list of debuggees, of each debuggee, and of all debuggees together.
 LOOKING, ANSWERING, IN_ALL = 5.0, 5.0, 12.0
-Answer = Message | str  # what a debuggee has answered, or why there is nothing
+Answer = Message | str  # a debuggee's answer, or why there is none
 
 SILENT = f"it did not answer within {ANSWERING:g} s; it may be in code that keeps Python's lock"
 GONE = "it has just ended, or a debugger has just left it"
@@ -102,7 +102,7 @@ _Answer = TypeVar("_Answer")
 
 
 def taken(text: object, rule: Rule, longest: int) -> Answer:
-    """Returns a debuggee's answer, which is JSON of at most `longest` characters, as the rule takes it."""
+    """Parses a debuggee's answer, JSON of at most `longest` characters, with a schema."""
     if not isinstance(text, str) or len(text) > longest:
         return STRANGE
     try:
@@ -112,12 +112,12 @@ def taken(text: object, rule: Rule, longest: int) -> Answer:
     return answer
 
 
-# The most characters of a debuggee's stacks (thread_stacks.py there sends up to 8,000 frames).
+# Limit in characters of a debuggee's stacks (its thread_stacks.py sends up to 8,000 frames).
 _LONGEST_STACKS = 2_000_000
 
 
 async def read_stacks(worker: Worker, rule: Rule, timeout: float) -> Answer:
-    """Returns what a debuggee says within so many seconds, as `stacks_rule` takes it. Raises DebuggerGone."""
+    """Reads a debuggee's stacks, parsed with `rule`; `timeout` is in seconds. Raises DebuggerGone."""
     if not worker.connection.has_package:
         return LACKS
     began = time.monotonic()
@@ -128,7 +128,7 @@ async def read_stacks(worker: Worker, rule: Rule, timeout: float) -> Answer:
 
 
 def row(debuggee: Debuggee, thread: str) -> Message:
-    """Returns who it is that has answered, or has not; `thread` is its thread's name, empty if unknown."""
+    """Returns a debuggee's row for an answer; `thread` is a thread's name, empty if unknown."""
     return {
         "task": debuggee.task,
         "pid": debuggee.pid,
@@ -142,24 +142,24 @@ def row(debuggee: Debuggee, thread: str) -> Message:
 async def together(
     asked: Mapping[asyncio.Future[_Answer], _Key],
 ) -> list[tuple[_Key, _Answer | str]]:
-    """Waits for all who are asked, for at most IN_ALL seconds; whoever is later is told as LATE."""
+    """Waits for all answers, for at most IN_ALL seconds; later ones are returned as LATE."""
     if asked:
         await asyncio.wait(asked, timeout=IN_ALL)
     return [(key, asking.result() if asking.done() else LATE) for asking, key in asked.items()]
 
 
-# Stops that are looked at at once, and requests of the editor from which on a stop waits for an answer.
+# Limits: stops that are examined at the same time, and pending requests of the editor before a stop waits.
 _AT_ONCE, _MOST_ASKED = 4, 4
-# Seconds that one stop holds up others: for the editor's answers, and again for its own debuggee, which may
-# be frozen.
+# Seconds for which one stop delays others: for the editor's requests, and again for its own debuggee, which
+# may be frozen.
 _HOLDING_UP = 0.05
 
 
 class Pace:
-    """Tells an editor of many stops no faster than the relay answers what it asks about them.
+    """Reports stops to an editor no faster than the relay answers its requests about them.
 
-    An editor asks three or more things at each stop. Where a thousand tasks stop within a second, each of its
-    requests would wait behind the stops of all others, and behind what was asked about those.
+    An editor sends three or more requests at each stop. If a thousand tasks stop within a second, each of
+    these would wait for the stops of all other tasks, and for the requests about those.
     """
 
     def __init__(self, editor: CurrentEditor) -> None:
@@ -167,7 +167,7 @@ class Pace:
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     async def keep(self, look_and_tell: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Runs what a stop needs until the editor is told of it. Raises what that raises."""
+        """Runs a coroutine that examines and reports a stop. Raises its exceptions."""
         async with self._turns:
             if self._editor.editor is not None:
                 await self._editor.editor.answered(_MOST_ASKED, _HOLDING_UP)
@@ -180,13 +180,13 @@ class Pace:
         await telling
 
 
-# Open files are a connection to each debuggee, and room. Many systems start programs with only 1,024,
-# and let them have more.
+# Open files: one connection to each debuggee, and reserve. Many systems start programs with a limit of only
+# 1,024, which programs may raise.
 _FILES = 65_536
 
 
 def allow_many_files() -> None:
-    """Lets this process connect to each of thousands of debuggees, as far as the system allows."""
+    """Raises the limit of open files for thousands of connections, as far as the system allows."""
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = _FILES if most == resource.RLIM_INFINITY else min(_FILES, most)
     if allowed != resource.RLIM_INFINITY and allowed < limit:

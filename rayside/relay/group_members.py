@@ -1,4 +1,4 @@
-"""Members of groups of tasks: the selector's expression, who belongs now, and where each member stands."""
+"""Members of groups of tasks: selector expressions, current members, and the state of each member."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from rayside.relay.schemas import LARGEST, Number, Refused, Rule, Text, record
 from rayside.relay.worker import Worker, Workers
 from rayside.worker.evaluated.scope import OF_PROCESS, of_process
 
-# The relay knows these by itself; OF_PROCESS it asks the processes for. `task_id` and `attempt` are another
-# in each thread, and with each call.
+# Attributes that the relay knows; it asks the processes for those in OF_PROCESS. `task_id` and `attempt`
+# differ between threads and calls, so a group has neither.
 OF_RELAY = ("task", "node", "job", "submission", "worker_id", "pid", "failed")
 _NAMES = (*OF_RELAY, *OF_PROCESS)
 _NUMBERS = frozenset({"rank", "pid"})
@@ -34,7 +34,7 @@ _WITH_VALUE = re.compile(r"(actor|job|node|task)\s*:\s*(\S.*)")
 _METHODS = frozenset({"startswith", "endswith"})
 FORMS = "all, failed, ranks, actor:CLASS, node:IP, task:NAME, job:ID"
 _HINT = f"a group is {FORMS}, or an expression such as `ray.rank in (0, 3)` or `ray.actor == 'Trainer'`"
-# Of these nothing in an expression can become large, or run for long.
+# Syntax whose evaluation can neither take long nor produce large values.
 _HARMLESS = (
     *(ast.Expression, ast.expr_context, ast.BoolOp, ast.boolop, ast.Not, ast.Compare, ast.cmpop),
     *(ast.Tuple, ast.List, ast.Set),
@@ -43,13 +43,13 @@ _HARMLESS = (
 
 @dataclass(frozen=True)
 class Selector:
-    """Decides who belongs to a group, by attributes that the relay knows.
+    """Selector of a group's members, by attributes that the relay knows.
 
-    No code of a user's runs for it, here or in a task, and a process that does not answer is still known to
-    belong. So it takes only what can be decided so.
+    It runs no user code, here or in a task, and also decides on a process that does not answer. So its
+    expressions are restricted.
 
     Attributes:
-        expression: what it reads, also where a short form was typed.
+        expression: the expression, also of a short form.
         asks: whether it needs an attribute that only the processes know.
     """
 
@@ -59,7 +59,7 @@ class Selector:
 
     @classmethod
     def of(cls, text: str) -> Selector:
-        """Reads a selector. Raises Refused, which says what is wrong, and what can be typed."""
+        """Parses a selector. Raises Refused, with the problem and the valid forms."""
         expression = _expanded(text.strip())
         if problem := refusal_of(expression):
             raise Refused(f"{problem}: {_HINT}")
@@ -75,9 +75,9 @@ class Selector:
             raise Refused(f"it can't be read as a group: {error}: {_HINT}") from None
 
     def takes(self, attributes: Mapping[str, object]) -> bool:
-        """Returns whether who has these attributes belongs.
+        """Returns whether a task with these attributes is a member.
 
-        Where they can't be compared, that is a no: of who has no rank, `ray.rank < 4` does not hold.
+        A comparison of wrong types is false: without a rank, `ray.rank < 4` is false.
         """
         names = {"__builtins__": {}, "ray": SimpleNamespace(**{**dict.fromkeys(_NAMES), **attributes})}
         try:
@@ -87,7 +87,7 @@ class Selector:
 
 
 def _expanded(text: str) -> str:
-    """Returns the expression that a short form stands for; any other text as it is."""
+    """Returns the expression of a short form; other texts are returned unchanged."""
     if text in _ALONE:
         return _ALONE[text]
     form = _WITH_VALUE.fullmatch(text)
@@ -100,7 +100,7 @@ def _expanded(text: str) -> str:
 
 
 def _checked(node: ast.AST) -> str:
-    """Returns the attribute of `ray` that a part of an expression is, else nothing. Raises Refused."""
+    """Checks a node of an expression; returns its attribute of `ray`, if it is one. Raises Refused."""
     match node:
         case ast.Attribute(value=ast.Name(id="ray"), attr=name) if name in _NAMES:
             return name
@@ -110,7 +110,7 @@ def _checked(node: ast.AST) -> str:
             return ""
         case ast.Attribute(attr=method) if method in _METHODS:
             return ""
-        # A text's % would make a text of any length of it.
+        # `%` on a string could produce a string of any length.
         case ast.BinOp(left=ast.Attribute(attr=name), op=ast.Mod()) if name in _NUMBERS:
             return ""
         case ast.UnaryOp(op=ast.Not() | ast.USub()) | ast.Mod() | ast.USub():
@@ -124,7 +124,7 @@ def _checked(node: ast.AST) -> str:
     return ""
 
 
-# The most characters of an attribute, and of a debuggee's answer.
+# Limits in characters: an attribute, and a debuggee's answer.
 _LONGEST_ATTRIBUTE, _LONGEST_ANSWER = 500, 10_000
 _RULE = record(
     *("actor", "actor_id", "actor_name", "node_id"),
@@ -134,10 +134,10 @@ _RULE = record(
 
 @dataclass(frozen=True)
 class Member:
-    """Member of a group: a thread that is stopped, or was told to stop, or a process without one (None).
+    """Member of a group: a thread that is stopped or about to stop, or a process without one (thread None).
 
     Attributes:
-        row: who it is, as `row` has it, with its `rank`.
+        row: the task and process, as `fan_out.row` returns them, and their `rank`.
     """
 
     worker: Worker
@@ -146,21 +146,21 @@ class Member:
 
 
 class Members:
-    """Works them out for one debug session, whose debuggees `workers` are."""
+    """Members of groups in one debug session with the debuggees `workers`."""
 
     def __init__(self, workers: Workers, work: BackgroundTasks) -> None:
         self._workers, self._work = workers, work
-        # What each process said last: who does not answer now is still known by it.
+        # The last answer of each process, for use when it does not answer.
         self._known: WeakKeyDictionary[Worker, Message] = WeakKeyDictionary()
 
     async def learn(self, selectors: Iterable[Selector]) -> None:
-        """Asks all processes for what they alone know, if a selector needs that."""
+        """Asks all processes for their attributes, if a selector needs them."""
         workers = self._workers.attached
         if workers and any(selector.asks for selector in selectors):
             await asyncio.wait([self._work.start(self._ask(worker)) for worker in workers], timeout=SOON)
 
     def of(self, selector: Selector) -> tuple[list[Member], list[Member]]:
-        """Returns the members, and those of whom nobody can say, for they have never answered."""
+        """Returns the members, and possible members: those of processes that have never answered."""
         workers = self._workers.attached
         members, unknown = [], []
         for worker in workers:
@@ -175,7 +175,7 @@ class Members:
         return members, unknown
 
     def member(self, worker: Worker, thread: int | None) -> Member:
-        """Returns a thread of a debuggee, or all of that (None), as a member."""
+        """Returns the Member for a thread of a debuggee, or for the process (None)."""
         name = "MainThread" if thread == worker.main_thread else ""
         rank = self._known.get(worker, {}).get("rank")
         return Member(worker, thread, {**row(_at(worker, thread), name), "rank": rank})
@@ -205,34 +205,34 @@ def _of_relay(worker: Worker, thread: int | None) -> Mapping[str, object]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A member's state after an action, and why, where there is something to say."""
+    """State of a member after an action, and the reason, if any."""
 
     member: Member
     state: str
     why: str = ""
 
 
-# Of so many Ray is asked why they have ended, and the most characters of what it says.
+# Limits: members for which Ray is asked why they have ended, and characters of a reason.
 _MOST_ASKED, _LONGEST_REASON = 20, 600
 
 WhyEnded = Callable[[Debuggee], Awaitable[str]]
 
 
 class MemberStates:
-    """Reads them for one debug session."""
+    """Reader of the states of a debug session's members."""
 
     def __init__(self, why_ended: WhyEnded, work: BackgroundTasks) -> None:
         self._why_ended, self._work = why_ended, work
 
     async def of(self, outcomes: Sequence[Outcome], local: Callable[[str], str | None]) -> list[Message]:
-        """Returns a row for each, side by side and within a bounded time.
+        """Returns a row for each, read in parallel and within a bounded time.
 
         Args:
             local: returns the editor's path for a debuggee's, if it has one.
 
         Returns:
             `[{...the member's row, "state", "why", "place": {"file", "line", "function"} or None, "own": the
-            same of the user's innermost frame, where that is another, or None}]`.
+            same for the innermost user frame, if that is another, or None}]`.
         """
         rule = stacks_rule(local)
         ended = [outcome for outcome in outcomes if outcome.state == ENDED][:_MOST_ASKED]
@@ -254,7 +254,7 @@ class MemberStates:
                 return {"place": await _top(worker, thread, local)}
             if outcome.state == LATE:
                 return await _doing(worker, thread, rule)
-        except RequestFailed:  # it goes on meanwhile
+        except RequestFailed:  # it has resumed
             return {}
         except DebuggerGone:
             return {"state": ENDED}
@@ -286,7 +286,7 @@ async def _top(worker: Worker, thread: int, local: Callable[[str], str | None]) 
 
 
 async def _doing(worker: Worker, thread: int | None, rule: Rule) -> Message:
-    """Returns what a thread that runs does now; where it is not known there, what the program's own does."""
+    """Returns the place of a running thread; if its process does not list it, of a thread with user code."""
     answer = await read_stacks(worker, rule, ANSWERING)
     if isinstance(answer, str):
         return {"why": answer}
@@ -303,7 +303,7 @@ async def _doing(worker: Worker, thread: int | None, rule: Rule) -> Message:
 
 
 async def _name(worker: Worker, thread: int | None) -> str:
-    """Returns the name of a thread, as its program has it."""
+    """Returns the name of a thread in its program."""
     if thread is None or thread == worker.main_thread:
         return "MainThread"
     body = await worker.connection.client.request("threads", timeout=ANSWERING)

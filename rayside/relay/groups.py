@@ -1,4 +1,4 @@
-"""Groups of tasks: steps, pauses and resumes all members side by side, and waits for them a bounded time.
+"""Groups of tasks: steps, pauses and resumes all members in parallel, and waits for them with a timeout.
 
 See docs/adr/0036-groups-are-expressions-that-the-relay-decides.md.
 """
@@ -48,20 +48,20 @@ _State = tuple[str, str]
 
 
 class GroupSteps:
-    """Acts for one debug session."""
+    """Steps, pauses and resumes members of groups in one debug session."""
 
     def __init__(self, members: Members, threads: Threads, work: BackgroundTasks) -> None:
         self._members, self._threads, self._work = members, threads, work
         self._awaited_stops = threads.awaited_stops
 
     async def step(self, members: Sequence[Member], command: str, within: float) -> list[Outcome]:
-        """Steps those that are stopped; waits for them, and for those of its processes that are late already.
+        """Steps the stopped members; waits for them, and for late threads of the same processes.
 
-        Nobody waits for the late ones before: at a barrier these may wait for the others.
+        It does not wait for late threads before: at a barrier, these may wait for the others.
 
         Args:
             command: DAP's `next`, `stepIn` or `stepOut`.
-            within: seconds for all of them together.
+            within: timeout in seconds for all members.
         """
         late = self._late(members)
         self._keep_focus(members)
@@ -72,14 +72,14 @@ class GroupSteps:
         return [*await self._all(told, within, (LATE, "")), *(Outcome(member, RUNNING) for member in rest)]
 
     async def pause(self, members: Sequence[Member], within: float) -> list[Outcome]:
-        """Pauses the processes of which nothing is stopped, and waits for them as `step` does."""
+        """Pauses members without a stopped thread, and waits for them as `step` does."""
         stopped = [member for member in members if member.thread is not None]
         told = [(member, self._pause(member)) for member in members if member.thread is None]
         outcomes = await self._all(told, within, (LATE, ""))
         return [*(Outcome(member, STOPPED) for member in stopped), *map(self._where, outcomes)]
 
     async def resume(self, members: Sequence[Member]) -> list[Outcome]:
-        """Resumes all; those that are late are not to stop any more."""
+        """Resumes all members; late threads will not stop any more."""
         late = self._late(members)
         told = [(member, self._continue(member)) for member in members if member.thread is not None]
         told += [(member, self._release(member)) for member in late]
@@ -98,12 +98,12 @@ class GroupSteps:
         ]
 
     def _keep_focus(self, members: Iterable[Member]) -> None:
-        """Keeps the editor's focus on what it shows, once that has stopped anew."""
+        """Keeps the editor's focus on its current task after the next stop."""
         if any(member.worker is self._threads.focus for member in members):
             self._threads.resumed = self._threads.focus
 
     def _where(self, outcome: Outcome) -> Outcome:
-        """Returns the outcome of a process that was paused as that of a thread in which it has stopped."""
+        """Returns the outcome for a paused process with its first stopped thread as the member."""
         worker = outcome.member.worker
         if outcome.state != STOPPED or not worker.stops:
             return outcome
@@ -115,7 +115,7 @@ class GroupSteps:
         within: float,
         otherwise: _State,
     ) -> list[Outcome]:
-        """Waits for all; whoever takes longer is waited for on the side, so that nobody is lost."""
+        """Waits for all; later ones continue as background tasks."""
         waits = [(member, self._work.start(each)) for member, each in told]
         if waits:
             await asyncio.wait([wait for _, wait in waits], timeout=within)
@@ -126,9 +126,9 @@ class GroupSteps:
     async def _step(self, member: Member, command: str) -> _State:
         worker, thread = member.worker, member.thread
         assert thread is not None, "only a thread can step"
-        if thread in self._awaited_stops.late(worker):  # it steps already, or its stop is about to be told
+        if thread in self._awaited_stops.late(worker):  # it already steps, or its stop is being reported
             return await self._arrive(member)
-        if thread not in worker.stops:  # it goes on meanwhile
+        if thread not in worker.stops:  # it has resumed
             return (ENDED if worker.has_left else RUNNING), ""
         return await self._arrive_after(self._resume(worker, thread, command), member)
 
@@ -139,13 +139,13 @@ class GroupSteps:
         return await self._arrive_after(self._threads.pause(member.worker), member)
 
     async def _arrive_after(self, request: Awaitable[None], member: Member) -> _State:
-        """Makes a request, and waits for the stop that it leads to."""
+        """Sends a request, and waits for the resulting stop."""
         worker, thread = member.worker, member.thread
         arrival = self._awaited_stops.expect(worker, thread)
         try:
             await request
         except RequestFailed as error:
-            if thread is None or thread in worker.stops:  # else it may stop all the same
+            if thread is None or thread in worker.stops:  # otherwise it may still stop
                 self._awaited_stops.give_up(worker, thread)
                 return FAILED, worker.masks.text(error.message)
         except DebuggerGone:
@@ -168,7 +168,7 @@ class GroupSteps:
         return RUNNING, ""
 
     async def _release(self, member: Member) -> _State:
-        """Ends the step, or the pause, that a thread which runs has before it."""
+        """Cancels the pending step or pause of a running thread."""
         worker = member.worker
         self._awaited_stops.give_up(worker, member.thread)
         thread = worker.main_thread if member.thread is None else member.thread
@@ -192,7 +192,7 @@ _USAGE = (
     " `@GROUP retry` makes failed calls again,"
     f" a GROUP is {FORMS}, or an expression"
 )
-# The most groups of which the members are remembered.
+# Limit of groups whose members are remembered.
 MOST = 30
 _NO_MORE = "its task has ended, or is another"
 
@@ -201,7 +201,7 @@ class Groups:
     """Groups of one debug session.
 
     Args:
-        members: who belongs to a group.
+        members: returns the members of a group.
         retry: makes failed calls again.
         paths: returns the paths of the session's editor.
     """
@@ -220,7 +220,7 @@ class Groups:
         self._members, self._retry = members, retry
         self._steps = GroupSteps(self._members, threads, work)
         self._states = MemberStates(why_ended, work)
-        # Who belonged when a group was last dealt with, by its expression and by worker_id.
+        # Members of each group at its last use, by expression and worker_id.
         self._before: OrderedDict[str, dict[str, Member]] = OrderedDict()
 
     async def act(self, group: str, action: str, within: int = WITHIN) -> Message:
@@ -228,15 +228,15 @@ class Groups:
 
         Args:
             group: a selector.
-            action: DAP's `next`, `stepIn`, `stepOut`, `continue` or `pause`, or MEMBERS, which only looks.
-            within: seconds until those that have not stopped count as late.
+            action: DAP's `next`, `stepIn`, `stepOut`, `continue` or `pause`, or MEMBERS to only list them.
+            within: seconds until threads that have not stopped count as late.
 
         Returns:
             `{"group", "selector": its expression, "action", "seconds": `within`, 0 for MEMBERS, "members"}`,
-            the members as `MemberStates.of` has them. Those that belonged the last time, and do no more, are
-            among them.
+            the members as `MemberStates.of` returns them. They include members of the last time that have
+            left the group.
 
-        Raises Refused where it is no group, or has no members.
+        Raises Refused if it is no group, or has no members.
         """
         group = group.strip()
         selector = Selector.of(group)
@@ -248,7 +248,7 @@ class Groups:
             raise Refused(f"nobody belongs to @{group[:100]} now: {selector.expression[:200]}")
         acted = await self._acted(action, members, within)
         for outcome in acted:
-            if outcome.state in (ENDED, LEFT):  # that is told once
+            if outcome.state in (ENDED, LEFT):  # which is reported once
                 self._before.get(selector.expression, {}).pop(outcome.member.worker.debuggee.worker_id, None)
         outcomes = [
             *acted,
@@ -264,9 +264,9 @@ class Groups:
         }
 
     async def typed(self, arguments: Message) -> str | None:
-        """Returns the answer to what was typed in a debug console; None where it is not about groups.
+        """Executes a group command from a debug console; returns None for other expressions.
 
-        Raises Refused. In no language of a console a line begins with `@`, and is all there is.
+        Raises Refused. No single line that begins with `@` is valid in Python.
         """
         text = arguments["expression"].strip()
         if arguments.get("context") != "repl" or text[:1] != "@" or "\n" in text:
@@ -296,7 +296,7 @@ class Groups:
         return LATE if self._threads.awaited_stops.late(member.worker) else RUNNING
 
     def _gone(self, selector: Selector, members: Sequence[Member]) -> list[Outcome]:
-        """Returns those that belonged the last time, and do no more; from now on these members did."""
+        """Returns the members of the last time that have left the group; remembers the current ones."""
         now = {member.worker.debuggee.worker_id: member for member in members}
         before = self._before.pop(selector.expression, {})
         self._before[selector.expression] = now

@@ -1,4 +1,4 @@
-"""Settings of one debuggee: breakpoints, exception filters, reports of what it prints."""
+"""Settings of one debuggee: breakpoints, exception filters, reports of its output."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ NO_FILE = (
     "No task that is here now has this file, in its working_dir or py_modules, or installed;"
     " it is set in each that comes and has it."
 )
-# The most characters of a path.
+# Limit in characters of a path.
 _LONGEST_PATH = 4096
-# What a breakpoint says, by the answer's kind; `{}` is the debuggee's path.
+# Messages of breakpoints, by the kind of the debuggee's answer; `{}` is its path.
 _NOTES = {
     "same": "Set in {}, which the task runs: its text is the same.",
     "likely": "Set in {}, which the task runs: the package and its name are the same, its text is unknown.",
@@ -32,41 +32,41 @@ NO_FUNCTION = "No task has loaded a function of this name so far; it is set in e
 
 
 class Installed:
-    """Sets what editors ask for, and knows what is set.
+    """Breakpoints, exception filters and other settings of one debuggee.
 
     Args:
-        key: stands for the debuggee in breakpoints' results.
-        node_ip: the node on which its files lie.
+        key: the debuggee's key in results of breakpoints.
+        node_ip: the node with the debuggee's files.
 
     Attributes:
-        tracing: whether it traces its code.
-        notes: what to say of the breakpoints in one of its files.
+        tracing: turns the debuggee's tracing on and off.
+        notes: messages for breakpoints in the debuggee's files, by path.
     """
 
     def __init__(self, connection: Connection, files: Files, *, key: Hashable, node_ip: str) -> None:
         self.tracing = Tracing(connection)
         self._connection, self._files, self._key, self._node_ip = connection, files, key, node_ip
-        self._setting = asyncio.Lock()  # what was asked for last is set last
+        self._setting = asyncio.Lock()  # keeps requests in order
         self._set: dict[str, list[tuple[int, Breakpoint]]] = {}  # debugpy's ids, by the debuggee's path
         self._set_functions: list[tuple[int, FunctionBreakpoint]] = []  # debugpy's ids
-        self._missing: set[str] = set()  # files that it does not have, and breakpoints are to be set in
-        self._awaited: set[str] = set()  # the missing files that it was told to await
+        self._missing: set[str] = set()  # files with breakpoints that it does not have
+        self._awaited: set[str] = set()  # missing files that it was asked to await
         self.notes: dict[str, str] = {}
-        self._by_value: dict[str, Lines] = {}  # the lines of its functions whose files it does not have
-        # The keys of the breakpoints that it knows (`Breakpoint.point`), and of those to be forgotten.
+        self._by_value: dict[str, Lines] = {}  # lines of functions pickled by value, by path
+        # Keys of breakpoints that the debuggee has (`Breakpoint.point`), and of those that it can delete.
         self._points: set[int] = set()
         self._stale: set[int] = set()
         self._filters: list[Breakpoint] = []  # the conditions of exception filters
         self._prints = False
-        self._edits: dict[str, int] = {}  # what stands for the text of each of its files that was edited
-        self._tasks: dict[int, tuple[str, str]] = {}  # those at whose first line it is to stop
+        self._edits: dict[str, int] = {}  # hash of the text of each edited file
+        self._tasks: dict[int, tuple[str, str]] = {}  # tasks at whose first line it is to stop
 
     @property
     def _patience(self) -> float:
         return self._connection.patience
 
     async def changed(self, timeout: float) -> None:
-        """Waits for at most so many seconds until what was asked for by now is set, or could not be."""
+        """Waits for pending changes, for at most `timeout` seconds."""
         if not self._setting.locked():
             return
         with contextlib.suppress(asyncio.TimeoutError):
@@ -74,7 +74,7 @@ class Installed:
             self._setting.release()
 
     async def set_breakpoints(self, path: str, breakpoints: Sequence[LineBreakpoint]) -> None:
-        """Makes these the breakpoints of its file `path`, and puts its answer for each in the results.
+        """Replaces the breakpoints of its file `path`, and puts its answers into the breakpoints' results.
 
         Raises:
             RequestFailed, DebuggerGone: as `Client.request`.
@@ -92,7 +92,7 @@ class Installed:
             decides = self._connection.has_package
             specs = [breakpoint_.inner(line, decides=decides) for breakpoint_, line in placed]
             await self._set_points(now)
-            # Without its answer in time they may be set all the same, and are to be taken back some day.
+            # After a timeout they may be set nevertheless, so they have to be removed later.
             self._set.setdefault(path, [])
             arguments = {"source": {"path": path, "name": path.rpartition("/")[2]}, "breakpoints": specs}
             body = await self._connection.client.request("setBreakpoints", arguments, timeout=self._patience)
@@ -110,11 +110,11 @@ class Installed:
                 self._set[path].append((answer.get("id", -1), breakpoint_))
 
     def edited(self, texts: Mapping[str, str]) -> None:
-        """Notes the texts of its files, by its paths, that it runs in place of those on disk."""
+        """Records the texts that it runs in place of its files, by its paths."""
         self._edits |= {path: hash(text) for path, text in texts.items()}
 
     async def find(self, wanted: Mapping[str, str]) -> dict[str, str]:
-        """Returns its own path of each of the editor's files that it surely has; notes what to say of all.
+        """Returns the debuggee's path of each of the editor's files that it certainly has; updates `notes`.
 
         `wanted` is as in `own_files` of evaluated/sources.py. Raises RequestFailed, DebuggerGone.
         """
@@ -131,13 +131,13 @@ class Installed:
         return found
 
     async def file(self, path: str) -> File | None:
-        """Returns its file; None where it has none, or can't say. Raises as `Files.read`."""
+        """Returns a file of the debuggee; None if it has none, or has no package. Raises as `Files.read`."""
         if not self._connection.has_package:
             return None
         return await self._files.read(self._connection, self._node_ip, path, self._edits.get(path))
 
     async def lines(self, path: str) -> Lines | None:
-        """Returns the lines of its file, or of its functions that came by value; None where it has neither.
+        """Returns the lines of its file, or of functions pickled by value; None if it has neither.
 
         Raises as `file`.
         """
@@ -149,8 +149,8 @@ class Installed:
     async def _placed(
         self, path: str, breakpoints: Sequence[LineBreakpoint]
     ) -> list[tuple[LineBreakpoint, int]]:
-        """Returns those that can be set, each with its line; the others get their result."""
-        if not self._connection.has_package:  # debugpy says which
+        """Returns the breakpoints that can be set, each with its line; the others get a failed result."""
+        if not self._connection.has_package:  # debugpy decides
             return [(breakpoint_, breakpoint_.line) for breakpoint_ in breakpoints]
         file = await self.file(path) if breakpoints else None
         if file is None and breakpoints:
@@ -171,10 +171,10 @@ class Installed:
         return placed
 
     async def await_missing(self) -> list[str]:
-        """Makes it report functions that come by value from files that it does not have.
+        """Makes the debuggee report functions that arrive pickled by value, from files that it does not have.
 
         Returns:
-            The paths of files of which it has functions, and whose breakpoints are to be set once more.
+            The paths of files whose functions it has already, and whose breakpoints have to be set again.
         """
         if self._missing == self._awaited:
             return []
@@ -185,7 +185,7 @@ class Installed:
         return [path for path in paths if self._learns(path, known.get(path))]
 
     async def learn(self, path: str) -> bool:
-        """Reads the lines of what came by value from that file; returns whether it may have breakpoints."""
+        """Reads the lines of functions pickled by value from a file; returns whether they are new."""
         if path not in self._missing:
             return False
         return self._learns(path, await self._connection.ask(self._patience, sources.table_by_value, path))
@@ -204,7 +204,7 @@ class Installed:
 
     @property
     def paths(self) -> list[str]:
-        """Returns the debuggee's files that breakpoints are set in."""
+        """Returns the debuggee's files with breakpoints."""
         return list(self._set)
 
     async def set_exceptions(self, filters: ExceptionFilters) -> None:
@@ -225,7 +225,7 @@ class Installed:
             self._filters = list(filters.conditions.values())
 
     async def set_functions(self, breakpoints: Sequence[FunctionBreakpoint]) -> None:
-        """Sets the function breakpoints, and puts into their results whether it has such a function.
+        """Sets the function breakpoints; their results say whether the debuggee has such a function.
 
         Raises:
             RequestFailed, DebuggerGone: as `Client.request`.
@@ -248,14 +248,14 @@ class Installed:
             names = [breakpoint_.function for breakpoint_ in wanted]
             loaded = await self._connection.ask(self._patience, sources.are_loaded, names)
             if not decides:
-                loaded = [True] * len(names)  # as debugpy says
+                loaded = [True] * len(names)  # as debugpy reports
             answers = loaded if isinstance(loaded, list) else []
             for breakpoint_, is_loaded in zip(wanted, answers, strict=False):
                 is_set = is_loaded is True
                 breakpoint_.results[self._key] = Result(is_set, 0, "" if is_set else NO_FUNCTION)
 
     async def give_back(self) -> None:
-        """Takes back what would hold the debuggee up without us. Raises DebuggerGone."""
+        """Removes settings that would delay the debuggee without the relay. Raises DebuggerGone."""
         with contextlib.suppress(RequestFailed):
             await self.set_prints(False, DETACHING)
         if self._tasks:
@@ -264,14 +264,14 @@ class Installed:
         await self.tracing.give_back()
 
     async def set_prints(self, are_told: bool, timeout: float | None = None) -> None:
-        """Turns reports of what it prints on or off. Raises RequestFailed, DebuggerGone."""
+        """Turns reports of its output on or off. Raises RequestFailed, DebuggerGone."""
         if self._prints is not are_told:
             what = prints.begin if are_told else prints.give_back
             await self._connection.tell(timeout or self._patience, what)
             self._prints = are_told
 
     async def _set_points(self, breakpoints: Iterable[Breakpoint]) -> None:
-        """Sends what these breakpoints decide by, before the debuggee is told to stop at them."""
+        """Sends the conditions of these breakpoints, before the breakpoints themselves."""
         points = {
             breakpoint_.key: breakpoint_.point
             for breakpoint_ in breakpoints
@@ -284,7 +284,7 @@ class Installed:
         self._points |= set(points)
 
     def _replaced(self, earlier: Iterable[Breakpoint], now: Iterable[Breakpoint]) -> None:
-        """Notes which breakpoints it need not know any more; it is told that with the next ones to know."""
+        """Records removed breakpoints; their keys are sent with the next conditions."""
         stale = self._points & (
             {breakpoint_.key for breakpoint_ in earlier} - {breakpoint_.key for breakpoint_ in now}
         )
@@ -292,15 +292,15 @@ class Installed:
         self._points -= stale
 
     async def expect_tasks(self, tasks: Callable[[], Mapping[int, tuple[str, str]]]) -> None:
-        """Makes it stop at the first line of these tasks: as in `expect` of evaluated/stepped_calls.py.
+        """Makes it stop at the first line of these tasks, as in `expect` of evaluated/stepped_calls.py.
 
         Raises RequestFailed, DebuggerGone.
         """
         if not tasks() and not self._tasks:
             return
-        self._tasks = {**tasks()}  # as they are by now: what is sent last holds
+        self._tasks = {**tasks()}  # the current ones: the last request counts
         await self._connection.tell(self._patience, stepped_calls.expect, self._tasks)
 
     async def answer_thread(self, number: int, *answer: bool) -> None:
-        """Resumes a thread that asked and waits; `answer` is for `ask` in evaluated/telling.py."""
+        """Answers a thread that waits in `ask` of evaluated/telling.py; `answer` is its result."""
         await self._connection.tell(SOON, telling.answered, number, *answer)

@@ -24,30 +24,30 @@ from rayside.relay.worker import Claims, Holder, NotWanted, Worker, Workers
 from rayside.worker.children import MOST as MOST_CHILDREN
 from rayside.worker.evaluated import PROTOCOL
 
-# Seconds before a debuggee is attached to again after it was detached from: one that is dialled within
-# milliseconds of its `disconnect` may never answer (1 of 7 to 80 times, with debugpy 1.8.22; never of 120
-# after 0.5 s). On a machine with much to do it takes longer, as attaching did, up to the longest.
+# Seconds between detaching from a debuggee and attaching again: within milliseconds of its `disconnect`, a
+# debuggee may never answer (1 of 7 to 80 times, with debugpy 1.8.22; never of 120 after 0.5 s). On a busy
+# machine the pause is as long as attaching took, up to the longest.
 SETTLING, LONGEST_SETTLING = 0.5, 10.0
-# Polls that miss a debuggee before it counts as ended, for Ray's tables may lag.
+# Polls that miss a debuggee before it counts as ended, since Ray's tables may lag.
 POLLS_MISSED = 5
-# Seconds to detach from debuggees in good order when the relay ends.
+# Timeout in seconds to detach from debuggees when the relay ends.
 CLOSING = 10.0
-# Seconds for which what an editor resumes waits for what it has found beside that.
+# Seconds for which an editor's `continue` or step waits until debuggees that were there before are attached.
 BESIDE = 2.0
-# The most characters of Ray's reason for the end of a process.
+# Limit in characters of Ray's reason for the end of a process.
 MOST_OF_A_REASON = 600
 
 
 def settling(attaching_took: float) -> float:
-    """Returns how many seconds a debuggee is left alone after it was left, by those that attaching took."""
+    """Returns the seconds between detaching and attaching again; `attaching_took` is in seconds."""
     return min(max(SETTLING, attaching_took), LONGEST_SETTLING)
 
 
 class Lifecycle:
-    """Attaches to debuggees and detaches; without an editor only what is to stay paused is attached.
+    """Attaches to debuggees and detaches; without an editor, only tasks to be kept paused stay attached.
 
     Attributes:
-        keep_paused: whether what is stopped stays so when the editor goes.
+        keep_paused: whether stopped tasks stay stopped when the editor disconnects.
     """
 
     def __init__(
@@ -73,47 +73,47 @@ class Lifecycle:
         self._files = Files()
         self._missed: dict[str, int] = {}
         self._tries = AttachTries()
-        # The editor knows that these debug, of these jobs.
+        # Other debuggers that were reported to the editor, as pairs of user and job.
         self._debuggers: set[tuple[str, str]] = set()
         self._detaching: set[asyncio.Future[Any]] = set()
-        # Attaching to what was there already when the editor came; whether more of that may be found.
+        # Attachments to debuggees that existed when the editor came; whether polling may find more of them.
         self._beside: set[asyncio.Future[Any]] = set()
         self._finds_more = False
         self._takes_children = False
-        # Those that are to be attached to again once they have settled, by worker_id.
+        # Debuggees to attach to again after they have settled, by worker_id.
         self._returning: dict[str, Debuggee] = {}
         self._has_told_many = self._has_told_lacking = False
 
     # --- for an editor -------------------------------------------------------------------
 
     def begin(self, options: Mapping[str, Any], *, keep_paused: bool, takes_children: bool) -> None:
-        """Begins with another editor; what was read or given up for the one before is tried again.
+        """Starts for another editor: files are read again, and failed attempts to attach are retried.
 
-        `options` are debugpy's `attach` arguments; `takes_children`: whether the processes that debuggees
-        start are debugged, too.
+        `options` are debugpy's `attach` arguments; `takes_children`: whether child processes of debuggees are
+        debugged, too.
         """
         self._options, self.keep_paused, self._takes_children = options, keep_paused, takes_children
         self._has_told_many = self._has_told_lacking = False
         self._returning.clear()
         self._files.clear()
-        # A new one: attaching that began for the editor before counts for that editor.
+        # A new object: pending attempts to attach count for the previous editor.
         self._tries = AttachTries()
         self._debuggers.clear()
 
     def watch(self) -> None:
-        """Gives an editor that is configured what is attached already."""
+        """Configures debuggees that are attached already, for an editor that is configured now."""
         self._beside, self._finds_more = set(), True
-        for worker in self._workers.attached:  # these were kept paused, or are of the editor before
+        for worker in self._workers.attached:  # these were kept paused, or belonged to the previous editor
             worker.unreported()
             self._work.start(self._adopt(worker))
 
     def editor_left(self) -> None:
-        """Notes that the editor has gone: the cluster runs on, but what is to be kept paused."""
+        """Detaches after the editor has disconnected, except from tasks to be kept paused."""
         self._configuration.desired.let_go()
         self._detach([w for w in self._workers.values() if not (self.keep_paused and w.stops)])
 
     async def close(self) -> None:
-        """Detaches from all debuggees; what waits for an answer gets it first."""
+        """Detaches from all debuggees, after pending requests are answered."""
         self._detach(self._workers.values())
         if self._detaching:  # these include earlier ones
             await asyncio.wait(self._detaching, timeout=CLOSING)
@@ -121,7 +121,7 @@ class Lifecycle:
     # --- found ---------------------------------------------------------------------------
 
     def may_try(self, debuggee: Debuggee) -> bool:
-        """Returns whether attaching has not failed too often for this editor."""
+        """Returns whether an attempt to attach is allowed now, for this editor."""
         return self._tries.may(debuggee)
 
     def take(self, debuggee: Debuggee) -> None:
@@ -133,7 +133,7 @@ class Lifecycle:
             self._beside.add(attaching)
 
     def take_child(self, worker: Worker, child: Message) -> None:
-        """Attaches to a process that a debuggee has started; `child` is as `child_of` has it."""
+        """Attaches to a child process of a debuggee; `child` is as in `child_of`."""
         is_taken = self._takes_children and self._editor.editor is not None and not worker.has_left
         if not is_taken or self._has_many_children(worker.debuggee):
             self._work.start(worker.connection.run(let_child_go(child), SOON))
@@ -149,18 +149,18 @@ class Lifecycle:
                     " further ones run on by themselves."
                 )
         elif known.has_left or known.debuggee.port != debuggee.port:
-            # It has left, or leaves: it was a fork, and is another program now.
+            # The child is detaching or has ended: it was a fork, and runs another program now.
             self._returning[debuggee.worker_id] = debuggee
 
     def _has_many_children(self, parent: Debuggee) -> bool:
-        """Returns whether a debuggee has as many children as it may: no program is to fill the list."""
+        """Returns whether a debuggee has reached the limit of children, which keeps the thread list short."""
         number = sum(worker.debuggee.parent == parent.worker_id for worker in self._workers.values())
         return number >= MOST_CHILDREN
 
     async def attached_beside(self) -> None:
-        """Waits until what was there when the editor came is attached to, for at most BESIDE seconds in all.
+        """Waits for attachments to debuggees that existed when the editor came, BESIDE seconds at most.
 
-        What the editor resumes before that may end it, or have it pass what it is to stop at.
+        A task that the editor resumes before might end these debuggees, or make them run past breakpoints.
         """
         beside = [attaching for attaching in self._beside if not attaching.done()]
         if beside:
@@ -168,9 +168,9 @@ class Lifecycle:
             self._beside.clear()
 
     def miss(self, worker_ids: Set[str]) -> None:
-        """Notes which debuggees a poll found, by the `worker_ids` of all; the others may have ended.
+        """Counts debuggees that a poll did not find (`worker_ids`: the found ones): they may have ended.
 
-        It is called after `take` for each that is new.
+        It is called after `take` for each new one.
         """
         self._finds_more = False
         self._missed = {
@@ -187,7 +187,7 @@ class Lifecycle:
     # --- attached ------------------------------------------------------------------------
 
     async def _attach(self, worker: Worker) -> None:
-        tries = self._tries  # those of the editor that it is for, which may not be the same at the end
+        tries = self._tries  # of the current editor, which may be another one afterwards
         began = time.monotonic()
         try:
             await worker.attach(self._options, self._claims, children=self._takes_children)
@@ -195,7 +195,7 @@ class Lifecycle:
             tries.taken(worker.debuggee)
             worker.holder.refused(worker, error)
         except (AttachFailed, NotWanted) as error:
-            # Every try may spoil it for whoever debugs it, so each editor has only one.
+            # Every attempt may break the session of another debugger, so each editor has only one.
             tries.give_up(worker.debuggee)
             worker.holder.refused(worker, error)
         except Exception as error:  # it has ended, or speaks no DAP
@@ -207,7 +207,7 @@ class Lifecycle:
             worker.attaching_took = time.monotonic() - began
 
     def refused(self, worker: Worker, error: Exception) -> None:
-        """Tells of a debuggee that could not be attached to, or whose job no editor asked for."""
+        """Reports a debuggee that could not be attached to; no message if no editor wants its job."""
         title = worker.debuggee.title
         if isinstance(error, AlreadyDebugged):
             self._tell_who_debugs(worker, error.user)
@@ -220,7 +220,7 @@ class Lifecycle:
         self._detach([worker])
 
     def _tell_who_debugs(self, worker: Worker, user: str) -> None:
-        """Tells once for each job: all processes of one may be theirs."""
+        """Reports another debugger once for each job, of which it may have all processes."""
         if (user, worker.debuggee.job_id) in self._debuggers:
             return
         self._debuggers.add((user, worker.debuggee.job_id))
@@ -232,9 +232,9 @@ class Lifecycle:
         )
 
     def attached_to(self, worker: Worker) -> None:
-        """Notes that a debuggee takes requests now."""
-        if worker.has_left:  # its editor went meanwhile, and the next one is not to see it
-            # Where that was while it was dialled, there was nothing yet to detach from.
+        """Handles a debuggee that takes requests now."""
+        if worker.has_left:  # its editor has disconnected, and the next one must not see it
+            # `detach` did nothing if there was no connection yet.
             self._work.start(worker.detach())
             return
         self._log(f"attached to {worker.debuggee.title}")
@@ -250,7 +250,7 @@ class Lifecycle:
             self._detach([worker])
 
     def _tell_what_it_lacks(self, worker: Worker) -> None:
-        """Tells once that debuggees have no more than debugpy: most come from the same environment."""
+        """Reports once that debuggees have only debugpy: most have the same environment."""
         connection = worker.connection
         if connection.has_package or self._has_told_lacking:
             return
@@ -265,7 +265,7 @@ class Lifecycle:
         )
 
     def hand_over(self, worker: Worker, to: Lifecycle) -> None:
-        """Gives a debuggee with its stops to another session; this one's editor loses its rows."""
+        """Hands a debuggee with its stops over to another session; this session's editor loses its rows."""
         for thread in worker.stops:
             title = worker.described_at(thread).title
             self._editor.say(f"{title} is stopped in {to.debugger} now, which has asked for its job by name")
@@ -277,7 +277,7 @@ class Lifecycle:
 
     @property
     def debugger(self) -> str:
-        """Returns the name of the program that debugs here, for people."""
+        """Returns the name of the session's editor, for people."""
         return (self._editor.editor.name if self._editor.editor else "") or "another editor"
 
     def receive(self, worker: Worker) -> None:
@@ -300,12 +300,12 @@ class Lifecycle:
         worker.holder.end(worker)
 
     def end(self, worker: Worker) -> None:
-        """Notes that a debuggee has ended by itself, or says so."""
+        """Handles the end of a debuggee, or its `terminated` event."""
         if worker.has_left:
             return
         if worker.is_attaching:
-            # `_attach` gets the error, and counts it for the editor that it is for; another may have come
-            # since. A debuggee that no editor asked for says so, too, when it is detached from.
+            # `_attach` gets the error, and counts it for the right editor, since another one may have come.
+            # A debuggee that no editor wants sends `terminated`, too, when the relay detaches.
             worker.connection.client.close()
             return
         self._log(f"{worker.debuggee.title} has ended")
@@ -315,7 +315,7 @@ class Lifecycle:
         self._detach([worker])
 
     async def _tell_why(self, worker: Worker) -> None:
-        """Tells why a task died while somebody looked at it, which only Ray knows."""
+        """Reports why a stopped task died, which only Ray knows."""
         titles = [worker.described_at(thread).title for thread in worker.stops]
         try:
             why = await self._why_ended(worker.debuggee)
@@ -325,18 +325,18 @@ class Lifecycle:
         self._editor.say(f"{titles[0]} has ended while it was stopped: {reason}")
 
     def _detach(self, workers: Iterable[Worker]) -> None:
-        """Detaches: the debuggees run on without us; they are gone from the editor's list at once."""
+        """Detaches from debuggees, which continue; their rows are removed immediately."""
         for worker in [worker for worker in workers if not worker.has_left]:
             self._threads.remove_rows(worker)
             worker.leaves()
             self._configuration.desired.let_go(worker)
-            # Each is detached by itself: one that is frozen must not keep the others from a new editor.
+            # Each detaches separately: a frozen debuggee must not keep the others from a new editor.
             self._detaching.add(detaching := self._work.start(worker.detach()))
             detaching.add_done_callback(self._detaching.discard)
             self._work.start(self._settle_down(worker, detaching))
 
     async def _settle_down(self, worker: Worker, detaching: asyncio.Future[Any]) -> None:
-        """Lets a detached debuggee be attached to again, once it has settled."""
+        """Allows attaching to a detached debuggee again, after it has settled."""
         await asyncio.wait({detaching})
         self._threads.forget(worker)
         self._configuration.forget(worker)

@@ -1,7 +1,7 @@
-"""Masks secrets in what editors are shown: by their names and forms and, by a setting, also by value.
+"""Masking of secrets in data for editors: by name and form and, as an option, also by value.
 
-It keeps secrets off a screen that others see, and out of what an editor writes down. It is no boundary:
-whoever may evaluate code in a debuggee gets at whatever that has (docs/internals/security.md).
+It keeps secrets off shared screens, and out of files that editors write. It is no security boundary:
+code that an editor evaluates can read everything in a debuggee (docs/internals/security.md).
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from rayside.relay.connection import PATIENCE, Connection
 from rayside.worker.evaluated import secret_values
 from rayside.worker.redaction import REDACTED, Redactor
 
-# The most values of one debuggee, and the most characters of all: the relay may have a thousand debuggees.
-# The most characters of the JSON that has them, in which each of theirs may take six.
+# Limits for one debuggee, of which the relay may have a thousand: secret values, their characters in total,
+# and characters of their JSON, in which each may take six.
 _MOST, _LONGEST_IN_ALL, _LONGEST_LIST = 100, 16_384, 100_000
-# The patterns are for so many characters of a text, which take a second at worst; known values for all of it.
+# Characters of a text in which patterns are searched, a second at worst; known values are masked everywhere.
 _MOST_BY_FORM = 200_000
-# The values of these types are seldom secrets, whatever their name: `max_tokens`, `is_token_valid`.
+# Types whose values are seldom secrets, whatever their name: `max_tokens`, `is_token_valid`.
 _PLAIN = frozenset({"int", "float", "bool", "complex", "NoneType"})
 _QUOTED = re.compile(r"[\"']")
 _BRACES = re.compile(r"\{[^{}]*\}")
 _WORD = re.compile(r"[A-Za-z_][\w-]*")
-# After these an expression's result, or what it has changed, may be new.
+# Requests that may create or show new secrets.
 _CHANGING = frozenset({"evaluate", "setVariable", "setExpression"})
-# An editor asks these at every stop, and nobody changes anything by them: what the stop taught will do.
+# Contexts of frequent expressions that change nothing: the secrets that were learned at the stop suffice.
 _ASKED_OFTEN = frozenset({"watch", "hover"})
-# The fields of DAP that may show a value, and those that may only have one as a part of a name.
+# Fields of DAP that may show a value, and fields that may contain one only as part of a name.
 _VALUES = frozenset({"value", "result", "text", "description", "message", "stackTrace", "output"})
 _NAMES = frozenset({"name", "evaluateName", "label", "detail"})
 _EMPTY = (None, "", "''", '""', "b''", "[]", "{}", "()")
 
 
 class Masks:
-    """Masks what one debuggee shows."""
+    """Masks secrets in the messages of one debuggee."""
 
     def __init__(self, masking: Masking, connection: Connection) -> None:
         self._masking, self._on, self._connection = masking, masking.is_on, connection
@@ -50,15 +50,15 @@ class Masks:
         self._values: list[str] = []  # the newest first
 
     async def learn(self) -> None:
-        """Learns, to mask by value, what secrets the debuggee has now; those that it had stay known."""
+        """Asks the debuggee for its secrets, to mask them by value; earlier ones stay known."""
         if not (self._on and self._masking.by_value):
             return
         try:
-            # A slow machine must not have secrets shown.
+            # The timeout is long, so that a slow machine does not reveal secrets.
             values = await self._connection.ask(PATIENCE, secret_values.values, self._masking.rule)
         except DebuggerGone:
             return
-        # A debuggee may say anything.
+        # The answer is untrusted.
         if not isinstance(values, str) or len(values) > _LONGEST_LIST:
             return
         with contextlib.suppress(ValueError, RecursionError):
@@ -67,7 +67,7 @@ class Masks:
                 self._know([value for value in secrets if isinstance(value, str)])
 
     def _know(self, values: Sequence[str]) -> None:
-        """Keeps these values, and of those before as many as there is room for."""
+        """Adds these values; drops the oldest ones above the limits."""
         newest_first = [*values, *(value for value in self._values if value not in values)][:_MOST]
         totals = itertools.accumulate(map(len, newest_first))
         kept = [value for value, total in zip(newest_first, totals, strict=True) if total <= _LONGEST_IN_ALL]
@@ -77,7 +77,7 @@ class Masks:
 
     @property
     def known(self) -> tuple[str, list[str]] | None:
-        """Returns the rule of secret names, and the values that it told; None where nothing is masked."""
+        """Returns the rule of secret names, and the known secret values; None if masking is off."""
         return (self._masking.rule, self._values) if self._on else None
 
     def text(self, text: str) -> str:
@@ -96,7 +96,7 @@ class Masks:
         """Masks a response's body in place; returns it.
 
         Args:
-            arguments: those of the request, with `expression` or `name` of what is shown.
+            arguments: the request's arguments, with the value's `expression` or `name`.
         """
         if not self._on or command == "source":
             return body
@@ -113,11 +113,11 @@ class Masks:
         return self._in_place(body)
 
     def _mask_value(self, document: Message, field: str, names: Sequence[str]) -> None:
-        """Masks a value, and what is in it, if a name of it is secret and it may be a text or have one."""
+        """Masks a value and its children, if one of its names is secret, and it may be or contain a text."""
         secret, value = self._masking.secret, document.get(field)
         if value in _EMPTY or not any(map(secret.include, names)):
             return
-        # What has things in it, and no quotes, has no text: those that have a secret's name are masked there.
+        # A container without quotes has no text; children with a secret name are masked when they are shown.
         plain = document.get("type") in _PLAIN or (
             document.get("variablesReference") and not _QUOTED.search(str(value))
         )
@@ -148,7 +148,7 @@ class Masks:
 
 
 def masked_breakpoint(spec: Message, masking: Masking) -> Message:
-    """Returns a SourceBreakpoint whose message shows no expression that names something secret."""
+    """Returns a SourceBreakpoint without expressions in its log message that contain a secret name."""
     message = spec.get("logMessage")
     if not masking.is_on or not isinstance(message, str):
         return spec
@@ -160,5 +160,5 @@ def masked_breakpoint(spec: Message, masking: Masking) -> Message:
 
 
 def words(expression: str) -> list[str]:
-    """Returns the names in an expression, and the words in its texts: `d["key"]` has `d` and `key`."""
+    """Returns the names and the words in string literals of an expression: `d["key"]` has `d` and `key`."""
     return _WORD.findall(expression[:_MOST_BY_FORM])

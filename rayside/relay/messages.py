@@ -1,10 +1,10 @@
 """Schemas of debuggees' messages: each field, with its type and its bound.
 
-A debuggee is not trusted: it runs whatever somebody submitted. Nothing that it sends is passed on as it came.
-Events and the bodies of responses are built anew from these tables, and so are the arguments of editors'
-requests (`schemas`); what is not in them is left out. On purpose that leaves out what an editor would act
-upon: names of programs and commands (`Source.origin`, `adapterData`, VS Code's
-`__vscodeVariableMenuContext`), links (`url`), addresses of memory, extensions' own events.
+A debuggee is not trusted: it runs any submitted program. None of its messages is forwarded unchanged.
+Events and the bodies of responses are rebuilt from these tables, and so are the arguments of editors'
+requests (`schemas`); other fields are dropped. On purpose this drops data on which an editor would act:
+names of programs and commands (`Source.origin`, `adapterData`, VS Code's `__vscodeVariableMenuContext`),
+links (`url`), memory addresses, custom events of extensions.
 Source: https://microsoft.github.io/debug-adapter-protocol/specification
 """
 
@@ -38,15 +38,15 @@ from rayside.worker.evaluated.thread_stacks import MOST as MOST_THREADS
 from rayside.worker.evaluated.thread_stacks import MOST_FRAMES as MOST_FRAMES_SHOWN
 from rayside.worker.handshake import AUTHORIZE, CHALLENGE, DEBUG, LONGEST_USER
 
-# The longest message of a debuggee that is taken, in bytes: it may hold a value that is copied whole. A list
-# of a hundred million would be copied, too, and the relay has 256 MiB for everything.
+# Limit of a debuggee's message, in bytes: it may contain a large value that a user copies. The relay has only
+# 256 MiB of memory, too little for a list of a hundred million.
 LONGEST = 4 * 1024 * 1024
 _FLAG, _NUMBER = Flag(), Number()
-# pydevd takes the addresses of objects for ids.
+# pydevd uses addresses of objects as ids.
 _ID = Number(most=2**63 - 1)
 _WORD, _NAME, _PATH = Text(40), Text(500), Text(4_096)
 _SENTENCE, _VALUE, _RESULT = Text(4_000, lines=True), Text(70_000, lines=True), Text(4_000_000, lines=True)
-# pydevd adds this, and the name of a function, to the name of an exception.
+# pydevd appends this, and the name of a function, to the name of an exception.
 _PAUSED_ELSEWHERE = "       (note: full exception trace is shown but execution is paused at: "
 _COUNTS: dict[str, Rule] = {"namedVariables": _NUMBER, "indexedVariables": _NUMBER}
 _PLACE: dict[str, Rule] = dict.fromkeys(("line", "column", "endLine", "endColumn"), _NUMBER)
@@ -85,8 +85,8 @@ def _details(depth: int) -> Record:
     return Record({**_DETAILS_FIELDS, **inner})
 
 
-# An event that is not listed here is a debuggee's own, or concerns one process: an editor would take it for
-# the whole cluster's.
+# Schemas of events. Others are custom events, or concern one process: an editor would apply them to the whole
+# cluster.
 EVENTS: dict[str, Record] = {
     "stopped": record(
         "reason",
@@ -99,7 +99,7 @@ EVENTS: dict[str, Record] = {
     ),
     "continued": record(threadId=_ID, allThreadsContinued=_FLAG),
     "thread": record("threadId", reason=_WORD, threadId=_ID),
-    # `output` is strict, for a category that is not listed (`telemetry`) must not pass as none.
+    # `output` is strict: an event with an unlisted category (`telemetry`) must not pass without it.
     "output": Record(
         {
             "category": choice("console stdout stderr important"),
@@ -113,7 +113,7 @@ EVENTS: dict[str, Record] = {
     ),
     "initialized": record(),
     "terminated": record(),
-    # Our event (of evaluated/reached.py) says what became of a breakpoint. Editors do not get it as it is.
+    # Our event (evaluated/reached.py) for hits and changes of a breakpoint; it is not forwarded to editors.
     REACHED: record(
         "key",
         "what",
@@ -123,7 +123,7 @@ EVENTS: dict[str, Record] = {
         text=_SENTENCE,
         task=_NAME,
     ),
-    # Our event (of evaluated/prints.py) has a line that was printed, or how many were not sent.
+    # Our event (evaluated/prints.py) with a printed line, or the number of lines that were left out.
     PRINTED: record(
         "category",
         category=choice("stdout stderr"),
@@ -133,9 +133,9 @@ EVENTS: dict[str, Record] = {
         task=_NAME,
         leftOut=_NUMBER,
     ),
-    # The event of rayside/worker/children.py: this process has started another one.
+    # Our event (rayside/worker/children.py): this process has started another one.
     CHILD: _CHILD,
-    # Our event (of rayside/worker/calls.py) says how a call has ended that was made again.
+    # Our event (rayside/worker/calls.py) with the outcome of a retry.
     RETRIED: record(
         *("key", "outcome", "number"),
         key=_NUMBER,
@@ -143,7 +143,7 @@ EVENTS: dict[str, Record] = {
         outcome=choice("returned raised"),
         why=_SENTENCE,
     ),
-    # Our event (of evaluated/stepped_calls.py) says which task a step goes into.
+    # Our event (evaluated/stepped_calls.py) for the task that a step goes into.
     REMOTE_CALL: record(
         "key",
         "what",
@@ -158,7 +158,7 @@ EVENTS: dict[str, Record] = {
     ),
 }
 
-# The bodies of responses, by the command of the request.
+# Schemas of response bodies, by the command of the request.
 RESPONSES: dict[str, Record] = {
     "completions": record(
         targets=Many(
@@ -190,7 +190,7 @@ RESPONSES: dict[str, Record] = {
         details=_details(3),
     ),
     "goto": record(),
-    # Our listener answers this, before pydevd does (rayside/worker/handshake.py).
+    # Answered by our listener, before pydevd (rayside/worker/handshake.py).
     "initialize": record(**{CHALLENGE: record("nonce", nonce=Exact(64))}),
     "gotoTargets": record(targets=Many(record("id", id=_ID, label=_NAME, **_PLACE), 1_000)),
     "next": record(),
@@ -255,7 +255,7 @@ _NOTHING = record()
 
 
 def event(message: Message) -> Message | None:
-    """Rebuilds a debuggee's event: its `event` and `body`; None where it is not known, or is not DAP's."""
+    """Rebuilds a debuggee's event: its `event` and `body`; None if it is unknown or not valid DAP."""
     name, body = message.get("event"), message.get("body")
     rule = EVENTS.get(name) if isinstance(name, str) else None
     if rule is None:
@@ -267,7 +267,7 @@ def event(message: Message) -> Message | None:
 
 
 def response(command: str, message: Message) -> Message:
-    """Rebuilds a debuggee's response to a command: `success`, and `body` or, where it says no, `message`."""
+    """Rebuilds a debuggee's response to a command: `success`, and `body` or, if it failed, `message`."""
     body = message.get("body")
     if message.get("success") is not True:
         error = body.get("error") if isinstance(body, dict) else None
@@ -281,7 +281,7 @@ def response(command: str, message: Message) -> Message:
         return {"success": False, "message": f"what the debuggee answered to `{command}` is not DAP: {error}"}
 
 
-# The most files in all answers of stacks, of each of which is looked up whether the editor has it.
+# Limit of files in all stacks for which the editor's path is looked up.
 _FILES = 1_000
 _SHORT = Text(LONGEST_NAME)
 
@@ -291,8 +291,8 @@ class Frame:
     """Frame of a stack.
 
     Attributes:
-        file: the path that the editor has for it, where it is `local`; else the one that the process says.
-        own: whether it is of the user's code.
+        file: the editor's path if `local`, else the process's path.
+        own: whether it is user code.
     """
 
     file: str
@@ -303,7 +303,7 @@ class Frame:
 
 
 class _FrameRule:
-    """Takes a frame as thread_stacks.py sends it; each one once, for a thousand processes have the same."""
+    """Schema of a frame from thread_stacks.py; cached, since a thousand processes have the same frames."""
 
     def __init__(self, local: Callable[[str], str | None]) -> None:
         self._local = local
@@ -332,7 +332,7 @@ class _FrameRule:
             raise NotDap(f"`{place}` is no frame") from error
 
     def _local_of(self, file: str, shown: str) -> str | None:
-        # What would be shown as another path than it is, is no file of the editor's.
+        # A path that is shown differently from its value is no file of the editor.
         if file != shown or (file not in self._files and len(self._files) >= _FILES):
             return None
         if file not in self._files:
@@ -341,11 +341,11 @@ class _FrameRule:
 
 
 def stacks_rule(local: Callable[[str], str | None]) -> Rule:
-    """Returns what takes a debuggee's answer; `local` returns the editor's path for its own."""
+    """Returns the schema of a debuggee's stacks; `local` returns the editor's path for a debuggee's."""
     thread = record(
         *("name", "stopped", "frames"),
         name=_SHORT,
         stopped=_FLAG,
-        frames=Many(_FrameRule(local), MOST_FRAMES_SHOWN + 1),  # one says how many were left out
+        frames=Many(_FrameRule(local), MOST_FRAMES_SHOWN + 1),  # one more for the number of frames left out
     )
     return record("threads", threads=Many(thread, MOST_THREADS), more=_NUMBER)

@@ -1,4 +1,4 @@
-"""Finds the debuggees of one program, that of `rayside run`: its driver at once, then those of its Ray."""
+"""Discovery of the debuggees of a `rayside run` program: its driver, then the workers of its Ray cluster."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from rayside.worker.run_driver import HOST, RAYS_TOKEN
 
 
 class ProgramDebuggees:
-    """The driver that the file of worker/run_driver.py tells of, and the workers of its jobs: a `Discovery`.
+    """Discovery of the driver in the file from worker/run_driver.py, and of the workers of its jobs.
 
     Args:
-        file: that file; it lies in a folder of this user's alone.
-        token: proves to the driver who debugs; Ray's own token lies beside the file.
-        user: the name that the driver and its workers say they are debugged for. It is this run's alone, so
-            that the jobs of others on the same Ray are left alone (`users.sees`).
+        file: that file, in a private folder of this user.
+        token: authenticates the relay to the driver; Ray's own token is in the same folder.
+        user: the user name that the driver and its workers report. It is unique to this run, so that the
+            jobs of other users on the same cluster are left alone (`users.sees`).
     """
 
     def __init__(self, file: Path, token: str, user: str) -> None:
         self._file, self._token, self._user = file, token, user
         self._cluster: ClusterDebuggees | None = None
         self._dashboard = ""
-        self._jobs: set[str] = set()  # the program's, by Ray's ids
+        self._jobs: set[str] = set()  # Ray's ids of the program's jobs
 
     async def debuggees(self) -> list[Debuggee]:
         told = self._told()
@@ -52,15 +52,15 @@ class ProgramDebuggees:
         )
         try:
             await self._join(str(told["dashboard"]))
-        except RaysideError:  # It is not there yet, or is none: the driver is there all the same.
+        except RaysideError:  # Ray is not up yet, or is no Ray: the driver is still there.
             return [driver]
         found = await self._cluster.debuggees() if self._cluster else []
-        # Ray lists it as well, at the address of the node, where it does not listen.
+        # Ray lists the driver as well, at the node's address, on which it does not listen.
         of_ray = next((each for each in found if each.driver and (each.pid, each.port) == (pid, port)), None)
         if of_ray is not None:
             driver = replace(driver, rays_id=of_ray.worker_id, node_ip=of_ray.node_ip, job_id=of_ray.job_id)
             self._jobs.add(of_ray.job_id)
-        # A worker of which Ray does not know the job yet is asked for it, and for its user.
+        # A worker whose job Ray does not know yet is asked for its job and user.
         others = [each for each in found if each is not of_ray and each.job_id in ("", *self._jobs)]
         return [driver, *(replace(each, user=self._user if each.job_id else "") for each in others)]
 
@@ -71,7 +71,7 @@ class ProgramDebuggees:
             return {}
 
     async def _join(self, dashboard: str) -> None:
-        """Looks into the Ray that the program has joined last."""
+        """Connects to the Ray cluster that the program has joined last."""
         if dashboard != self._dashboard:
             self._cluster = None
             if dashboard:
@@ -85,7 +85,7 @@ class ProgramDebuggees:
         return [task for task in waiting if task.job_id in self._jobs]
 
     async def submission(self, job_id: str) -> str:
-        return ""  # nobody has submitted it
+        return ""  # it was not submitted
 
     def user(self, job_id: str) -> str:
         return self._cluster.user(job_id) if self._cluster else ""

@@ -1,9 +1,9 @@
-"""Follows a step into Ray's `.remote()`: to the task which that call starts, wherever it runs.
+"""Steps into Ray's `.remote()`: into the task that the call starts, in any process.
 
-The thread that steps asks before it submits the task, and tells the task's id afterwards
-(evaluated/stepped_calls.py). From the first on, every debuggee has tasks of that function wait for the id,
-which is a matter of milliseconds; from the second on, it stops at the first line of the task that has the id
-(there, too). The caller's frames are shown below the task's own, in each of its stops.
+The stepping thread asks the relay before it submits the task, and reports the task's id afterwards
+(evaluated/stepped_calls.py). After the request, tasks of that function wait for the id in every debuggee,
+for some milliseconds; after the report, a debuggee stops at the first line of the task with the id (same
+module). The caller's frames are shown below the task's own, in each of its stops.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from rayside.relay.translation import Ids, OfAStop, UnknownId
 from rayside.relay.worker import Worker, Workers
 from rayside.worker.evaluated.stepped_calls import begin, task_id
 
-# Tasks that were stepped into and have not begun, at most; a newer one takes the place of the oldest.
+# Limit of tasks that were stepped into and have not started; a newer one replaces the oldest.
 MOST_EXPECTED = 16
-# Of so many tasks it is known who called them, and so many frames of callers are shown below a task's own.
+# Limits: tasks whose caller is known, and callers' frames that are shown below a task's own.
 MOST_KNOWN, MOST_FRAMES = 256, 200
-# Seconds for which the caller's stop is held back, so that the task's comes first. A worker that has to be
-# started takes longer, and so does a task that waits for resources.
+# Seconds for which the caller's stop is delayed, so that the task's comes first. A task whose worker has to
+# start, or that waits for resources, takes longer.
 FIRST = 1.5
 _LONGEST_NAME = 100
 _ID = re.compile(r"[0-9a-f]{1,64}")
@@ -42,16 +42,16 @@ _ID = re.compile(r"[0-9a-f]{1,64}")
 
 @dataclass(eq=False)
 class RemoteCall:
-    """Call of `.remote()` that somebody steps into.
+    """Call of `.remote()` with a step into it.
 
     Attributes:
-        number: by which debuggees know it.
-        caller, thread: who made it.
-        key: the caller's own number of it.
-        function: the bare name of what is called.
-        frames: the caller's frames, with the debuggee that each is of; a label first.
-        task: the id of the task, in hex; empty while it is not known.
-        told: set once the editor knows of the task's stop, or none is waited for any more.
+        number: id of the call in debuggees.
+        caller, thread: the calling debuggee and its thread.
+        key: the caller's own id of the call.
+        function: the unqualified name of the called function.
+        frames: the caller's frames, each with its debuggee; a label first.
+        task: the id of the task, in hex; empty until known.
+        told: set when the task's stop has been reported to the editor, or is not expected any more.
     """
 
     number: int
@@ -65,45 +65,45 @@ class RemoteCall:
 
 
 class RemoteCalls:
-    """Follows the steps of one debug session."""
+    """Steps into `.remote()` in one debug session."""
 
     def __init__(
         self, workers: Workers, *, ids: Ids, work: BackgroundTasks, say: Callable[[str], None]
     ) -> None:
         self._workers, self._ids, self._work, self._say = workers, ids, work, say
         self._numbers = itertools.count(1)
-        self._notice: WeakSet[Worker] = WeakSet()  # these tell of their calls
-        # Threads that step in, with the call that each has made since.
+        self._notice: WeakSet[Worker] = WeakSet()  # debuggees that report their calls
+        # Threads that step in, with the call that each has made since then.
         self._steps: dict[tuple[Worker, int], RemoteCall | None] = {}
         self._expected: OrderedDict[int, RemoteCall] = OrderedDict()
         self._known: OrderedDict[str, RemoteCall] = OrderedDict()  # by the task's id
-        self._ran: WeakSet[Worker] = WeakSet()  # these have begun such a task
+        self._ran: WeakSet[Worker] = WeakSet()  # debuggees that have started such a task
 
     def begin(self) -> None:
-        """Waits for no task any more: the editor has gone, or another has come."""
+        """Drops all expected tasks: the editor has disconnected, or another one has attached."""
         for call in [*self._expected.values()]:
             self._drop(call)
         self._steps.clear()
         self._tell_all()
 
     def forget(self, worker: Worker) -> None:
-        """Forgets a debuggee that has ended, or is another session's now."""
+        """Forgets a debuggee that has ended, or belongs to another session now."""
         for step in [step for step in self._steps if step[0] is worker]:
             del self._steps[step]
 
     # --- the caller ----------------------------------------------------------------------
 
     async def step_in(self, worker: Worker, thread: int) -> None:
-        """Notes that a thread is about to step in. Raises DebuggerGone."""
+        """Prepares for a step of a thread into a call. Raises DebuggerGone."""
         self._steps[worker, thread] = None
         if worker in self._notice:
             return
-        # Without Ray there is nothing to notice, until it is imported.
+        # Without Ray in the process there are no calls to report, until Ray is imported.
         if await worker.connection.ask(SOON, begin) is True:
             self._notice.add(worker)
 
     def take(self, worker: Worker, body: Message) -> None:
-        """Takes what a debuggee tells; `body` is as `messages.EVENTS` has it."""
+        """Handles a debuggee's event; `body` is as in `messages.EVENTS`."""
         if body["what"] == "call":
             self._work.start(self._called(worker, body))
         elif body["what"] == "called":
@@ -113,9 +113,9 @@ class RemoteCalls:
             self._tell_all()
 
     async def _called(self, worker: Worker, body: Message) -> None:
-        """Answers a thread that is about to call: every debuggee knows, or it is not to be followed."""
+        """Answers a thread that is about to call, after every debuggee is notified if the thread steps."""
         step = worker, body.get("threadId", 0)
-        # What a debuggee tells unasked would hold up the others.
+        # Unsolicited events of a debuggee must not delay the others.
         is_step = step in self._steps and self._steps[step] is None
         if is_step:
             self._steps[step] = call = RemoteCall(
@@ -151,10 +151,10 @@ class RemoteCalls:
         frames = [(worker, frame) for frame in [label, *body.get("frames", [])]]
         return [*frames, *(above.frames if above else [])][:MOST_FRAMES]
 
-    # --- who may run the task ------------------------------------------------------------
+    # --- debuggees that may run the task -------------------------------------------------
 
     async def put_into(self, worker: Worker) -> None:
-        """Puts the expected tasks into a debuggee. Raises DebuggerGone."""
+        """Sends the expected tasks to a debuggee. Raises DebuggerGone."""
         if worker.debuggee.driver or worker.debuggee.parent:  # These run no tasks.
             return
         with contextlib.suppress(RequestFailed):
@@ -163,7 +163,7 @@ class RemoteCalls:
             )
 
     async def _tell(self, worker: Worker) -> None:
-        # What is being attached to may have been configured already.
+        # A debuggee that is still attaching may have been configured already.
         await worker.settled()
         if not worker.has_left:
             await self.put_into(worker)
@@ -175,9 +175,9 @@ class RemoteCalls:
     # --- stops ---------------------------------------------------------------------------
 
     async def look_at_stop(self, worker: Worker, thread: int) -> None:
-        """Asks a stopped thread for its task's id, where it may run one that somebody has stepped into.
+        """Asks a stopped thread for its task's id, if it may be one that was stepped into.
 
-        A thread that has stepped into a call itself is held back for a while, for the stop of its task.
+        For a thread that has stepped into a call, it waits up to FIRST seconds for the stop of the task.
         """
         stop = worker.stops.get(thread)
         if stop is not None and worker in self._ran:
@@ -192,7 +192,7 @@ class RemoteCalls:
             self._say(f"{name} has not begun yet; it stops at its first line then, if it can be debugged.")
 
     def arrive(self, stop: Stop) -> RemoteCall | None:
-        """Notes a stop that the editor is told of; returns the call that a step went into, the first time."""
+        """Returns the call whose task stops here for the first time, when the stop is reported; else None."""
         call = self._known.get(stop.task_id)
         if call is None or call.told.is_set():
             return None
@@ -209,12 +209,12 @@ class RemoteCalls:
         body: Message,
         outward: Callable[[Worker, Message], Message],
     ) -> Message:
-        """Returns the answer to `stackTrace` with the frames of the caller, and of its callers, at the end.
+        """Returns the answer to `stackTrace` with the frames of all callers appended.
 
         Args:
-            arguments: of the request.
-            body: of the answer, for the editor.
-            outward: gives a debuggee's document the editor's numbers and paths.
+            arguments: the arguments of the request.
+            body: the body of the answer, with the editor's ids and paths.
+            outward: translates a debuggee's document to the editor's ids and paths.
         """
         stop = worker.stops.get(thread) if thread is not None else None
         call = self._known.get(stop.task_id) if stop is not None else None
@@ -235,7 +235,7 @@ class RemoteCalls:
         return {**body, "stackFrames": [*frames, *below], "totalFrames": own + len(call.frames)}
 
     def is_callers(self, frame: object) -> bool:
-        """Returns whether that is the editor's number of a frame of a caller, which has no variables."""
+        """Returns whether the editor's frame id belongs to a caller's frame, which has no variables."""
         try:
             return self._ids.inner(frame, "frame")[1] < 0
         except UnknownId:

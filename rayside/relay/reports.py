@@ -21,15 +21,15 @@ from rayside.relay.stop_points import Breakpoint, FunctionBreakpoint, Gather, Li
 from rayside.relay.worker import Worker, Workers
 from rayside.worker.evaluated.telling import AT_ONCE, RATE, Bucket
 
-# The most lines a second in the long run, and at once: of one debuggee, and of all together. VS Code's
-# debug console keeps the last 10,000 lines, and stays smooth at some hundreds a second.
+# Limits of output in lines per second and in a burst, for one debuggee, and for all together. VS Code's
+# debug console keeps the last 10,000 lines, and stays responsive at some hundreds per second.
 EACH, EACH_AT_ONCE = RATE, AT_ONCE
 ALL, ALL_AT_ONCE = 1_000.0, 5_000.0
-# So many characters count as one line.
+# Characters that count as one line.
 WIDTH = 200
-# Seconds without a line left out after which a burst has ended: debuggees tell theirs once a second.
+# Seconds without a dropped line after which a burst has ended: debuggees report theirs once a second.
 ENDED = 1.5
-# Seconds after which a burst that goes on is told.
+# Seconds after which a burst that continues is reported.
 LASTING = 10.0
 _SUBMISSION = re.compile(r"[\w.-]{1,100}", re.ASCII)
 
@@ -37,16 +37,16 @@ Debuggee = TypeVar("Debuggee", bound=Hashable)
 
 
 class Flood(Generic[Debuggee]):
-    """Bounds how much output of debuggees reaches editors; what is left out is counted, and told in one line.
+    """Rate limit of debuggees' output to editors; the number of dropped lines is reported in one line.
 
-    A `print` in a hot loop, or a logpoint there, gives thousands of lines a second: more than any debug
-    console draws, and enough to fill the connection of an editor until it is dropped.
+    A `print` in a hot loop, or a logpoint there, writes thousands of lines per second: more than any debug
+    console draws, and enough to fill an editor's connection until it is dropped.
 
     Args:
-        tell: is called once for each burst, and every LASTING seconds of one, with the number of lines left
-            out, by debuggee.
+        tell: called once for each burst, and every LASTING seconds during one, with the number of dropped
+            lines, by debuggee.
         clock: returns seconds (default: `time.monotonic`).
-        later: calls something after so many seconds (default: the running event loop's `call_later`).
+        later: calls a function after a delay in seconds (default: the running event loop's `call_later`).
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Flood(Generic[Debuggee]):
         self._began_at = self._last_at = 0.0
 
     def passes(self, debuggee: Debuggee, text: str) -> bool:
-        """Returns whether this output of the debuggee is sent on; where it is not, its lines are counted."""
+        """Returns whether this output of the debuggee is forwarded; otherwise its lines are counted."""
         bucket = self._each.setdefault(debuggee, Bucket(EACH, EACH_AT_ONCE, self._clock))
         lines = text.count("\n")
         amount = max(lines, len(text) / WIDTH, 1)
@@ -74,7 +74,7 @@ class Flood(Generic[Debuggee]):
         return False
 
     def leave_out(self, debuggee: Debuggee, lines: int) -> None:
-        """Counts lines that the debuggee itself has left out, or that do not pass."""
+        """Counts lines that were dropped here, or by the debuggee itself."""
         if not lines:
             return
         self._last_at = self._clock()
@@ -97,7 +97,7 @@ class Flood(Generic[Debuggee]):
 
 
 def left_out_line(left_out: Sequence[tuple[str, int]], submissions: Collection[str]) -> str:
-    """Returns what users read.
+    """Returns the message about dropped lines.
 
     Args:
         left_out: the title of each debuggee, and its number of lines.
@@ -113,22 +113,22 @@ def left_out_line(left_out: Sequence[tuple[str, int]], submissions: Collection[s
 
 
 def logs_command(submissions: Collection[str]) -> str:
-    """Returns the verb that shows all that these jobs have printed."""
+    """Returns the command that shows the complete output of these jobs."""
     names = set(submissions)
     job = f" --job {names.pop()}" if len(names) == 1 and all(map(_SUBMISSION.fullmatch, names)) else ""
     return f"`logs{job}`"
 
 
-# So many reports of one debuggee may be answered at a time: each of its threads waits for its own.
+# Limit of one debuggee's pending reports: each thread waits for the answer to its own.
 MOST_HITS = 256
-# So many of one debuggee's threads may wait for others, for minutes, besides; more run on at once.
+# Limit of one debuggee's threads that wait for others, for minutes; further ones resume immediately.
 MOST_GATHERED = 1_024
-# So many of the tasks that are waited for in vain are named.
+# Limit of missing tasks that are named.
 MOST_NAMED = 5
 
 
 class Reports:
-    """Takes the reports of one debug session's debuggees."""
+    """Handler of reports from one debug session's debuggees."""
 
     def __init__(
         self,
@@ -145,11 +145,11 @@ class Reports:
         self._gathering: Counter[Worker] = Counter()
 
     def take(self, worker: Worker, body: Message) -> None:
-        """Takes a report; `body` is that of EVENT of evaluated/reached.py, as `messages.EVENTS` has it."""
+        """Handles a report: the `body` of EVENT in evaluated/reached.py, as in `messages.EVENTS`."""
         breakpoint_ = self._configuration.desired.by_key(body.get("key"))
         kind = body.get("what")
         if kind in ("hit", "file"):
-            # Without an editor nobody would see who stops: what is kept paused was stopped before.
+            # Without an editor no thread waits for others: tasks that are kept paused were stopped before.
             waits = (
                 kind == "hit"
                 and breakpoint_ is not None
@@ -184,14 +184,14 @@ class Reports:
     async def _answer(
         self, worker: Worker, breakpoint_: Breakpoint | None, body: Message, under_way: Counter[Worker]
     ) -> None:
-        """Sends the answer that a thread of the debuggee waits for; it was counted in `under_way`."""
+        """Sends the answer for which a debuggee's thread waits; `under_way` has counted the report."""
         number = body.get("number", 0)
         try:
             if body.get("what") == "file":
                 await self._configuration.file_loaded(worker, body.get("text", ""))
                 await worker.installed.answer_thread(number)
                 return
-            # A breakpoint that was removed, or set anew, stops nothing more.
+            # A breakpoint that was removed or replaced does not stop.
             stops, settled = False, True
             if breakpoint_ is not None and breakpoint_.gather is not None:
                 if under_way is self._gathering:
@@ -207,12 +207,12 @@ class Reports:
                 del under_way[worker]
 
     def _say(self, worker: Worker, text: str) -> None:
-        """Tells the editor what a debuggee has caused, unless it causes too much."""
+        """Shows a debuggee's message in the editor, within the rate limit."""
         if self._flood.passes(worker, f"{text}\n"):
             self._editor.say(text)
 
     def _tell_gathered(self, key: int, gather: Gather, came: Sequence[Worker]) -> None:
-        """Tells that threads stop which waited for each other, and who did not come in time."""
+        """Reports that the threads which waited for each other stop, and which tasks did not come in time."""
         breakpoint_ = self._configuration.desired.by_key(key)
         if breakpoint_ is None:
             return
@@ -233,9 +233,9 @@ class Reports:
         )
 
     def printed(self, worker: Worker, body: Message) -> Message | None:
-        """Returns DAP's `output` for what was printed, with the debuggee's path; None where nothing is told.
+        """Returns DAP's `output` for a printed line, with the debuggee's path; None if it is dropped.
 
-        `body` is that of EVENT of evaluated/prints.py, as `messages.EVENTS` has it.
+        `body` is the body of EVENT in evaluated/prints.py, as in `messages.EVENTS`.
         """
         if not self._configuration.desired.prints:
             return None
@@ -253,7 +253,7 @@ class Reports:
 
     @staticmethod
     def _output(worker: Worker, task: str, lines: str, category: str = "stdout") -> Message:
-        """Returns the body of `output` with each of the lines after its task, and without secrets."""
+        """Returns the body of `output`: each line is prefixed with its task, and secrets are masked."""
         lines = worker.masks.text(lines)
         debuggee = worker.debuggee if not task else replace(worker.debuggee, task=task)
         text = "".join(f"{debuggee.title}: {line}\n" for line in lines.split("\n"))
@@ -275,13 +275,13 @@ class Reports:
 
 
 def _has(worker: Worker, breakpoint_: Breakpoint) -> bool:
-    """Returns whether a debuggee that runs tasks has the breakpoint."""
+    """Returns whether the breakpoint is verified in a debuggee other than a driver."""
     result = breakpoint_.results.get(worker)
     return result is not None and result.verified and not worker.debuggee.driver
 
 
 def _counted(breakpoint_: Breakpoint) -> tuple[bool, bool]:
-    """Counts a hit; returns whether it stops, and whether all that follow do the same."""
+    """Counts a hit; returns whether it stops, and whether all later hits do the same."""
     breakpoint_.hits += 1
     condition = breakpoint_.hit_condition
     if condition is None:

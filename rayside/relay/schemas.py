@@ -1,6 +1,6 @@
 """Schemas of DAP messages: field types with bounds, and the arguments that editors' requests may have.
 
-Texts of debuggees are made safe to show (`rayside.plain`), and cut at their bound.
+Texts from debuggees are made safe to show (`rayside.plain`), and cut at their bound.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from rayside.dap.expressions import LONGEST
 from rayside.dap.framing import Message
 from rayside.dap.group_commands import ACTIONS, MEMBERS, MOST_RETRYING, MOST_WITHIN
 
-# The largest number that DAP lets an editor see.
+# DAP's largest number for an editor.
 LARGEST = 2**31 - 1
 
 
 class NotDap(ValueError):
-    """DAP has no such value in this place: where, and what it has to be."""
+    """Invalid value in a DAP message; the text names its place and the expected type."""
 
 
 class Refused(Exception):
-    """An error response to a request, with its reason, and `ray` as data for programs."""
+    """Error response to a request, with its reason, and `ray` as data for programs."""
 
     def __init__(self, reason: str, ray: Message | None = None) -> None:
         super().__init__(reason)
@@ -36,7 +36,7 @@ class Rule(Protocol):
     """Schema of one place in a message."""
 
     def take(self, value: object, place: str) -> Any:
-        """Returns the value, built anew. Raises NotDap."""
+        """Returns the value, rebuilt. Raises NotDap."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Real:
-    """Takes a finite number: JSON that editors read has no others."""
+    """Finite number: JSON has no others."""
 
     def take(self, value: object, place: str) -> float:
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -73,7 +73,7 @@ class Real:
 
 @dataclass(frozen=True)
 class Choice:
-    """Takes one of DAP's own words."""
+    """One of DAP's keywords."""
 
     words: frozenset[str]
 
@@ -85,10 +85,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Text:
-    """Makes a text for people: safe to show, cut at `most` characters, in one line but with `lines`.
+    """Text for people: made safe to show, cut at `most` characters, in one line unless `lines`.
 
     Attributes:
-        until: a mark; from there on the text is left out.
+        until: a marker; the text is cut there.
     """
 
     most: int
@@ -106,7 +106,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Printed:
-    """Takes what a program printed: without any escape sequence."""
+    """Output of a program: escape sequences are removed."""
 
     most: int
 
@@ -117,7 +117,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class Exact:
-    """Takes a text for programs as it is: within its bound and, where a debuggee sent it, safe to show."""
+    """Text for programs, unchanged: within its bound and, unless `trusted`, safe to show."""
 
     most: int
     trusted: bool = False
@@ -131,7 +131,7 @@ class Exact:
 
 @dataclass(frozen=True)
 class Many:
-    """Takes a list, cut at `most`; a wrong member is left out, or becomes `gap` where the place counts."""
+    """List, cut at `most`; an invalid member is left out, or replaced by `gap` if positions matter."""
 
     rule: Rule
     most: int
@@ -152,7 +152,7 @@ class Many:
 
 @dataclass(frozen=True)
 class All(Many):
-    """Takes an editor's list: one that is too long, or has something wrong in it, is refused."""
+    """List from an editor: refused if it is too long, or has an invalid member."""
 
     def take(self, value: object, place: str) -> list[Any]:
         if not isinstance(value, list) or len(value) > self.most:
@@ -162,10 +162,10 @@ class All(Many):
 
 @dataclass(frozen=True)
 class Record:
-    """Takes an object, which has to have the fields of `needs`.
+    """Object with the required fields `needs`.
 
     Attributes:
-        strict: whether one wrong field refuses the object, instead of being left out.
+        strict: whether an invalid field refuses the object, instead of being left out.
     """
 
     fields: Mapping[str, Rule] = field(default_factory=dict)
@@ -196,12 +196,12 @@ def _string(value: object, place: str) -> str:
 
 
 def choice(words: str) -> Choice:
-    """Takes one of these words, which spaces part."""
+    """Returns the schema for one of these words, separated by spaces."""
     return Choice(frozenset(words.split()))
 
 
 def record(*needs: str, **fields: Rule) -> Record:
-    """Takes these fields, of which it needs some."""
+    """Returns the schema of an object with these fields; those in `needs` are required."""
     return Record(fields, frozenset(needs))
 
 
@@ -228,11 +228,11 @@ _OF_EDITOR = _arguments(
 )
 _THREAD: dict[str, Rule] = {"threadId": _NUMBER, "singleThread": _FLAG}
 _STEP: dict[str, Rule] = {**_THREAD, "granularity": choice("statement line instruction")}
-# Edited files: of the longest text that a worker takes, in a request that is bounded as a whole.
+# Edited files: each is bounded here, and their sum by the limit of a request.
 _FILES = All(_arguments("path", "text", path=_TEXT, text=_CODE), 1_000)
 _CONDITIONS: dict[str, Rule] = {"condition": _CODE, "hitCondition": _TEXT}
 
-# The arguments of requests, by command. A request that is not listed here does not get to a debuggee.
+# Schemas of requests' arguments, by command. Other requests are never forwarded to a debuggee.
 REQUESTS: dict[str, Record] = {
     "breakpointLocations": _arguments(
         "source",
@@ -277,7 +277,7 @@ REQUESTS: dict[str, Record] = {
         count=_NUMBER,
         format=_FORMAT,
     ),
-    # These are the relay's own.
+    # Requests of the relay's own.
     "edits": _arguments(files=_FILES),
     "restartFrame": _arguments("frameId", frameId=_NUMBER),
     "retry": _arguments(
@@ -295,7 +295,7 @@ REQUESTS: dict[str, Record] = {
         action=choice(" ".join([*ACTIONS.values(), MEMBERS])),
         within=Number(1, MOST_WITHIN),
     ),
-    # These say what debuggees are to stop at: the relay keeps that, and puts it into each of them.
+    # Breakpoints and filters: the relay keeps them, and sets them in each debuggee.
     "setBreakpoints": _arguments(
         "source",
         source=_OF_EDITOR,
@@ -323,10 +323,10 @@ REQUESTS: dict[str, Record] = {
 
 
 def arguments_of(command: str, arguments: Message) -> Message | None:
-    """Rebuilds an editor's arguments for a debuggee; None where the request is not one for debuggees.
+    """Rebuilds an editor's arguments; None if the request is not in REQUESTS.
 
     Raises:
-        NotDap: an argument is not what DAP has there.
+        NotDap: an argument has an invalid value.
     """
     rule = REQUESTS.get(command)
     return rule.take(arguments, "") if rule is not None else None

@@ -1,7 +1,7 @@
 """Debug relay: one DAP server that shows many debuggees to an editor as one process.
 
 Downstream are the editors; upstream is a `Worker` for each debuggee that `Discovery` finds. This module has
-the server, its connections, and which `DebugSession` an editor attaches to; `Dispatch` assigns the debuggees.
+the server and its connections, and chooses an editor's `DebugSession`; `Dispatch` assigns the debuggees.
 Source: https://microsoft.github.io/debug-adapter-protocol/specification
 """
 
@@ -28,27 +28,27 @@ from rayside.relay.schemas import Refused
 from rayside.relay.stacks import Stacks
 from rayside.relay.translation import UnknownId
 
-# Seconds for Ray's answer while an editor waits.
+# Timeout in seconds of requests to Ray while an editor waits.
 _SOON = 2.0
-# So many requests of one editor may be in flight; it is not read any further until one is answered.
+# Limit of one editor's pending requests; no more are read until one is answered.
 MOST_REQUESTS = 256
-# The most connections, and the most of those that have not shown the token; the oldest of these makes room.
+# Limits of connections, and of unauthenticated ones, of which the oldest is dropped for a new one.
 MOST_CONNECTIONS, MOST_UNAUTHENTICATED = 256, 32
-# Seconds that a connection has to show the token; an editor does in its second message.
+# Timeout in seconds for authentication; an editor sends the token in its second message.
 SHOWING = 10.0
 
 
 class Relay:
-    """Serves editors.
+    """DAP server for editors.
 
     Args:
         discovery: finds the debuggees.
-        digest: that of the token that `attach` has to bring (Ray's, where Ray has one): `digest_of`.
-        log: takes a line for each thing that happens; none has a secret in it.
-        user: the name of whom it is for where several people debug there; empty where Ray is one person's.
-        shared_files: whether editors see the debuggees' files under their own paths.
-        masking: what editors are not shown of debuggees.
-        every, away: as `Presence` takes them.
+        digest: `digest_of` the token that `attach` needs (Ray's token, if Ray has one).
+        log: called with a line of text for each event; lines contain no secrets.
+        user: name of the relay's user if several people debug there; empty on a cluster of one person.
+        shared_files: whether editors see the debuggees' files under the same paths.
+        masking: rules for secrets in data for editors.
+        every, away: as in `Presence`.
     """
 
     def __init__(
@@ -74,9 +74,9 @@ class Relay:
         self._dispatch = Dispatch(discovery, user=user, work=self._work, log=log)
         self.sessions = self._dispatch.sessions
         self._stacks = Stacks(self._dispatch, self._work)
-        # Editors attach one after the other, for each checks who is attached.
+        # Editors attach one after the other, since each checks for other debuggers.
         self._attaching = asyncio.Lock()
-        # These requests are answered on a connection that has not attached.
+        # Requests that need no `attach` before.
         self._handlers: dict[str, Handler] = {
             "attach": self._attach,
             "debugger": self._who_debugs,
@@ -91,12 +91,12 @@ class Relay:
     # --- serving -------------------------------------------------------------------------
 
     async def serve(self, host: str = "127.0.0.1", port: int = 5678) -> asyncio.Server:
-        """Starts listening; the event loop does the rest. Raises OSError."""
+        """Starts listening, and returns the server. Raises OSError."""
         self._server = await asyncio.start_server(self._serve, host, port)
         return self._server
 
     async def close(self) -> None:
-        """Tells the editors, and detaches from every debuggee; what waits for an answer gets it first."""
+        """Notifies the editors, and detaches from every debuggee after pending requests are answered."""
         if self._server is not None:
             self._server.close()
         self._dispatch.end()
@@ -123,7 +123,7 @@ class Relay:
                 if editor.gone:
                     break
         finally:
-            # Whatever is in flight is drained by `Worker.detach`, not given up here: see `Client`.
+            # Pending requests to debuggees are not canceled here: `Worker.detach` drains them (see `Client`).
             waiting.cancel()
             self._editors.pop(editor, None)
             if (session := self._session_of(editor)) is not None:
@@ -135,14 +135,14 @@ class Relay:
             await editor.close()
 
     async def _end_when_away(self, editor: Editor) -> None:
-        """Ends an editor that nothing is heard of, so that tasks go on."""
+        """Ends the session of an editor without heartbeats, so that tasks resume."""
         await editor.presence.until_away()
         editor.say(f"Nothing was heard of this editor for {self._away:g} s, so its session has ended.")
         editor.terminated(UNHEARD, again=True)
         await editor.close()
 
     def _has_room(self) -> bool:
-        """Returns whether one more connection may come; the oldest unauthenticated one is dropped for it."""
+        """Drops the oldest unauthenticated connection at their limit; returns whether another one fits."""
         unauthenticated = [editor for editor in self._editors if not editor.admitted]
         if len(unauthenticated) >= MOST_UNAUTHENTICATED:
             self._editors.pop(unauthenticated[0])
@@ -178,11 +178,11 @@ class Relay:
         except RecursionError:
             editor.refuse(request, "nested too deeply")
         except Exception as error:
-            # It is a defect, but no reason to leave the editor without an answer.
+            # This is a defect, but the editor still gets an answer.
             self._log(f"{command}: {error!r}")
             editor.refuse(request, f"the relay failed: {error!r}")
 
-    # --- an editor's life ----------------------------------------------------------------
+    # --- attaching, disconnecting --------------------------------------------------------
 
     async def _initialize(self, editor: Editor, request: Message, arguments: Message) -> None:
         if arguments.get("pathFormat", "path") != "path":
@@ -208,7 +208,7 @@ class Relay:
                 raise Refused("attached already")
             session = await self._session_for(job, everyone)
             if session.editor is not None and session.editor.is_again(arguments):
-                # Where only the editor's side of its way has ended, its old connection is here still.
+                # If only the editor's end of the old connection was closed, it is still open here.
                 take_over = ALWAYS
             debugged = await self._debugged(session, arguments) if take_over != ALWAYS else None
             if debugged is not None and take_over == ASK:
@@ -216,7 +216,7 @@ class Relay:
                 raise Refused(
                     f"{busy['client'] or 'another editor'} has debugged this since {busy['since']}", busy
                 )
-            if editor not in self._editors:  # It has gone meanwhile, and nobody would end its session.
+            if editor not in self._editors:  # It has disconnected, so its session would never end.
                 return
             if debugged is not None:
                 session = debugged
@@ -229,21 +229,21 @@ class Relay:
         editor.respond(request, {"ray": {"watching": editor is not session.editor, TICKET: editor.ticket}})
 
     async def _who_debugs(self, editor: Editor, request: Message, arguments: Message) -> None:
-        """Answers whom `attach` with the same `job` would take over from."""
+        """Answers which debugger an `attach` with the same `job` would take over from."""
         self._require_token(editor, request, arguments)
         session = await self._session_for(job_of(arguments), self._everyone(arguments))
         debugged = await self._debugged(session, arguments)
         editor.respond(request, {"debugger": None if debugged is None else debugged.busy()})
 
     def _everyone(self, arguments: Message) -> bool:
-        """Returns whether everyone's jobs are asked for; on one person's Ray there are no others."""
+        """Returns whether jobs of all users are requested; always true on a cluster of one person."""
         everyone = arguments.get("everyone", False)
         if not isinstance(everyone, bool):
             raise Refused("`everyone` has to be true or false")
         return everyone or not self._user
 
     async def _session_for(self, job: str | None, everyone: bool) -> DebugSession:
-        """Returns the session for that job, by either of its ids, or for all such; a new one where needed."""
+        """Returns the session for a job, by either of its ids, or for all jobs; creates it if needed."""
         self.sessions[:] = [session for session in self.sessions if session.editor or session.workers]
         for session in self.sessions:
             if session.job == job and (job is not None or session.everyone == everyone):
@@ -269,16 +269,16 @@ class Relay:
             submissions = await asyncio.wait_for(
                 asyncio.gather(self._discovery.submission(job), self._discovery.submission(other)), _SOON
             )
-        except (RaysideError, asyncio.TimeoutError):  # there are two sessions then: the newer gets what comes
+        except (RaysideError, asyncio.TimeoutError):  # then there are two sessions for the job
             return False
         return submissions[0] == other or submissions[1] == job
 
     async def _debugged(self, session: DebugSession, arguments: Message) -> DebugSession | None:
-        """Returns that session, or one that `attach` would take tasks from, where somebody debugs there."""
+        """Returns the session, or one that would lose tasks to it, if a debugger is active there."""
         watches, by_agent = take_over_of(arguments) == WATCH, arguments.get(AGENT) is True
         others = [each for each in self.sessions if each is not session]
         for candidate in (session, *(each for each in others if each.loses_to(session, by_agent=by_agent))):
-            # Who watches waits for the debugger that is expected back.
+            # A watching editor also attaches to the session of a debugger that may reconnect.
             if (watches and candidate.expects_editor) or await candidate.has_debugger():
                 return candidate
         return None
@@ -297,7 +297,7 @@ class Relay:
             raise Refused(f"`{request['command']}` needs the token")
 
     async def _disconnect(self, editor: Editor, request: Message, arguments: Message) -> None:
-        # This ignores `terminateDebuggee`: a worker that is killed has its task run again.
+        # This ignores `terminateDebuggee`: Ray would run a killed worker's task again.
         if (session := self._session_of(editor)) is not None:
             session.left(editor, keep_paused=arguments.get("suspendDebuggee") is True)
         editor.respond(request)
@@ -312,9 +312,9 @@ class Relay:
         editor.respond(request, await self._dispatch.paused_tasks(everyone=everyone))
 
     async def _ask_all(self, editor: Editor, request: Message, arguments: Message) -> None:
-        """Answers what all processes of a session's jobs do (`stacks`), or have (`compare`).
+        """Answers `stacks` and `compare` for all processes of a session's jobs.
 
-        It is the editor's session, else the one for the job that it names.
+        This is the editor's session, else the session for the requested job.
         """
         self._require_token(editor, request, arguments)
         session = self._session_of(editor)
@@ -334,9 +334,9 @@ class Relay:
         editor.respond(request, answer)
 
     async def _for_failed(self, editor: Editor, request: Message, arguments: Message) -> None:
-        """Answers by the session that holds a job's failed tasks; on its editor's connection, or on another.
+        """Answers requests on failed tasks in the session that holds them, also on another connection.
 
-        Who knows the token, and sits beside that editor, may have them run again, too.
+        An authenticated client may retry tasks beside the session's editor.
         """
         self._require_token(editor, request, arguments)
         session = self._session_of(editor)

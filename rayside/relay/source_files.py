@@ -1,9 +1,8 @@
-"""Source files: where debuggees have those of an editor, and what is in them: checksums, lines with code.
+"""Source files: path mapping between editor and debuggees, checksums, lines with code.
 
-A debuggee's files lie in unpacked packages, `.../working_dir_files/_ray_pkg_<hash>/` and
-`.../py_modules_files/_ray_pkg_<hash>/`, whose names say what they were packed from; where each debuggee
-has them, it says itself, as it does of what is installed there. Everything else has the same path on both
-sides, or none.
+A debuggee's files are in unpacked packages, `.../working_dir_files/_ray_pkg_<hash>/` and
+`.../py_modules_files/_ray_pkg_<hash>/`, whose names identify their source folders. Each debuggee reports the
+folders of its packages, and its installed files. Other files have the same path on both sides, or none.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ from rayside.worker.evaluated import sources
 
 _UNPACKED = re.compile(r"^(?P<folder>.*/(?:working_dir|py_modules)_files/(?P<package>[^/]+))/(?P<rest>.+)$")
 _WORKING_DIR = re.compile(r"/working_dir_files/[^/]+$")
-# A debuggee may have an editor open shared files of these kinds wherever they lie: the libraries it runs.
+# Extensions of shared files that a debuggee may make an editor open in any folder: its libraries.
 _PYTHON = (".py", ".pyi", ".pyw", ".pyx")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Describes where one debuggee has its files."""
+    """Folders of one debuggee's files."""
 
-    packages: Mapping[str, str] = field(default_factory=dict)  # the folder of each, by its name
-    modules: Mapping[str, str] = field(default_factory=dict)  # the folder of each of py_modules
-    found: dict[str, str] = field(default_factory=dict)  # its path of the editor's files that it found itself
+    packages: Mapping[str, str] = field(default_factory=dict)  # folder by package name
+    modules: Mapping[str, str] = field(default_factory=dict)  # folder by name of each of py_modules
+    found: dict[str, str] = field(default_factory=dict)  # path of a file that it found, by the editor's path
 
     @classmethod
     def of(cls, listing: Mapping[Any, object]) -> Layout:
-        """Reads what a debuggee says: the unpacked packages' folders, and the names in each."""
+        """Parses a debuggee's listing: the unpacked packages' folders, and the names in each."""
         folders = {
             path: [name for name in names if isinstance(name, str)]
             for path, names in listing.items()
@@ -56,8 +55,8 @@ class Layout:
         return cls(packages, modules)
 
     def has(self, folder: str, rest: str) -> bool:
-        """Returns whether a path below a package's folder is of what is packed in it: two of py_modules may
-        be from the same folder."""
+        """Returns whether a path below a package's folder is in that package: two of py_modules may be from
+        the same source folder."""
         first = rest.partition("/")[0]
         return bool(_WORKING_DIR.search(folder)) or self.modules.get(first) == f"{folder}/{first}"
 
@@ -67,16 +66,16 @@ class Layout:
 
 
 class Paths:
-    """Maps paths by what is known of the editor's side.
+    """Path mapping between an editor and debuggees.
 
     Args:
-        mappings: the editor's own, pairs of its folder and what that is on the workers: `.` for
-            working_dir, the name of one of py_modules, or an absolute path. They win, but for files of a
-            package that is known to have been packed from a folder above or below: an editor may have been
-            started in another folder than the one that was submitted.
+        mappings: the editor's `pathMappings`, pairs of its folder and the folder on the workers: `.` for
+            working_dir, the name of one of py_modules, or an absolute path. They have priority, except for
+            files of a package whose source folder is above or below the editor's folder: the editor may have
+            been started in another folder than the submitted one.
         roots: as `Discovery.local_roots`.
-        shared: whether the editor sees the debuggees' files under their own paths, and the relay sees
-            the editor's. Then only what is there is mapped.
+        shared: whether editor, relay and debuggees see the same files under the same paths. Then only
+            existing files are mapped.
     """
 
     def __init__(
@@ -89,16 +88,16 @@ class Paths:
         self._mappings = [(local.rstrip("/") or "/", remote) for local, remote in mappings]
         self._roots = roots
         self.shared = shared
-        # The form in which the editor named a package's file, for it may know it by a symlink.
+        # The editor's own path of a package's file, which may contain a symlink.
         self._named: dict[tuple[str, str], str] = {}
-        self._opened: dict[str, str] = {}  # the editor's path of a file that no rule leads to
+        self._opened: dict[str, str] = {}  # the editor's path of files that no rule maps
 
     def remote(self, path: str, layout: Layout) -> str:
         """Returns a debuggee's path for the editor's."""
         named, path = path, os.path.normpath(path)
         remote = self._remote(path, layout)
         if remote == path and self.shared:
-            # The job knows the file by its real path, where the editor came by way of a symlink.
+            # The job knows the file by its real path, the editor maybe through a symlink.
             remote = self._remote(os.path.realpath(path), layout)
             remote = path if remote == os.path.realpath(path) else remote
         if unpacked := _UNPACKED.match(remote):
@@ -106,11 +105,11 @@ class Paths:
         return remote
 
     def opens(self, path: str, local: str) -> None:
-        """Notes that the editor has a file of which there is code, for it has set breakpoints there."""
+        """Records the editor's path of a debuggee's file, in which the editor has set breakpoints."""
         self._opened[path] = local
 
     def local(self, path: str) -> str | None:
-        """Returns the editor's path for a debuggee's; None where the editor can't have the file."""
+        """Returns the editor's path for a debuggee's; None if the editor can't have the file."""
         if not _is_canonical(path):
             return None
         if path in self._opened:
@@ -140,12 +139,12 @@ class Paths:
             mapped = layout.working_dir if remote == "." else layout.modules.get(remote)
             if rest is not None and mapped is not None:
                 return _join(mapped, rest)
-        # The path may be of another node, or go by way of `session_latest`.
+        # The path may come from another node, or contain the symlink `session_latest`.
         if (unpacked := _UNPACKED.match(path)) and unpacked["package"] in layout.packages:
             return _join(layout.packages[unpacked["package"]], unpacked["rest"])
         if path in layout.found:
             return layout.found[path]
-        # Last: any job's metadata may name symlinks, and what they lead to.
+        # Last, since any job's metadata may name symlinks and their targets.
         for key, targets in roots.items():
             package, _, link = key.partition("/")
             rest = next((rest for target in targets if (rest := _below(path, target)) is not None), None)
@@ -154,14 +153,14 @@ class Paths:
         return path
 
     def _candidates(self, path: str, unpacked: re.Match[str] | None) -> list[tuple[str, str]]:
-        """Returns folders of the editor's side, and where the file would be below each."""
+        """Returns candidates for a file: folders on the editor's side, and the path below each."""
         candidates: list[tuple[str, str]] = []
         if unpacked:
             package, rest = unpacked["package"], unpacked["rest"]
             roots = self._roots().get(package, ())
             for local, remote in self._mappings:
                 if any(_below(local, root) or _below(root, local) for root in roots):
-                    continue  # one lies somewhere in the other
+                    continue  # one folder contains the other
                 if _WORKING_DIR.search(unpacked["folder"]):
                     below = rest if remote == "." else None
                 else:
@@ -176,14 +175,14 @@ class Paths:
 
 
 def _is_canonical(path: str) -> bool:
-    """Returns whether a debuggee's path leads where it seems to: absolute, without `..`."""
+    """Returns whether a debuggee's path is absolute and normalized, without `..`."""
     return path.startswith("/") and "\0" not in path and os.path.normpath(path) == path and path[:2] != "//"
 
 
 def _may_be_opened(path: str, root: str | None) -> bool:
-    """Returns whether a debuggee may have the editor open this file of a machine that both see.
+    """Returns whether a debuggee may make the editor open this file, which both see.
 
-    It chooses the path: a private key is not to be shown as "its source", also not by way of a symlink.
+    The debuggee chooses the path: it must not show a private key as "its source", nor through a symlink.
     """
     real = os.path.realpath(path)
     if not os.path.isfile(real):  # noqa: PTH113 (a string is what there is)
@@ -204,18 +203,18 @@ def _join(folder: str, rest: str) -> str:
 
 
 _MOST_LINES = 10**6
-MOST_LOCATIONS = 10_000  # of one answer
+MOST_LOCATIONS = 10_000  # in one answer
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Describes the lines of one source, counted from 1.
+    """Lines of one source, counted from 1.
 
     Attributes:
-        code: the lines that have code of their own.
-        statements: first and last of each statement that is spread over several, and has none in it.
-        functions: first and last of each function.
-        indents: how far each line is indented; 0 for an empty one.
+        code: the lines with code.
+        statements: first and last line of each multi-line statement that contains no other statement.
+        functions: first and last line of each function.
+        indents: indentation of each line; 0 for an empty one.
     """
 
     code: frozenset[int]
@@ -225,7 +224,7 @@ class Lines:
 
     @classmethod
     def read(cls, document: object) -> Lines | None:
-        """Reads what a debuggee answered (`line_table`); None where it is nothing of the kind."""
+        """Parses a debuggee's answer (`line_table`); returns None if it is invalid."""
         if not isinstance(document, dict):
             return None
         lists: list[list[int]] = []
@@ -238,7 +237,7 @@ class Lines:
         return cls(frozenset(code), _pairs(statements), _pairs(functions), tuple(indents))
 
     def nearest(self, line: int) -> int | None:
-        """Returns the line where a breakpoint on `line` stops: of its statement, or next in its function."""
+        """Returns the line where a breakpoint on `line` stops: in its statement, or next in its function."""
         if line in self.code:
             return line
         for first, last in self.statements:
@@ -249,17 +248,17 @@ class Lines:
         at = next((at for at, its in zip(after, functions, strict=True) if its == function), None)
         if at is None or function is not None:
             return at
-        # A comment at the end of a function is not the next function's.
+        # A comment at the end of a function does not belong to the next function.
         return at if self._indent(line) <= self._indent(at) else None
 
     def locations(self, asked: Message) -> list[Message]:
-        """Returns DAP's BreakpointLocation for each line with code in the range that a request asks for.
+        """Returns DAP's BreakpointLocation for each line with code in the requested range.
 
-        A debugger of Python stops at lines: the location of a line is where its text begins.
+        Python debuggers stop at lines: a line's column is where its text begins.
         """
         first: int = asked["line"]
         last: int = asked.get("endLine", first)
-        # Without a column, DAP's range begins with the first, and ends with the last.
+        # Without columns, DAP's range is from the first to the last column.
         begin, end = (first, asked.get("column", 1)), (last, asked.get("endColumn", sys.maxsize))
         within = sorted(line for line in self.code if begin <= (line, self._indent(line) + 1) <= end)
         return [{"line": line} for line in within[:MOST_LOCATIONS]]
@@ -268,7 +267,7 @@ class Lines:
         return self.indents[line - 1] if 0 < line <= len(self.indents) else 0
 
     def _functions(self, lines: Iterable[int]) -> Iterator[tuple[int, int] | None]:
-        """Yields, for lines in ascending order, the innermost function whose body each is in."""
+        """Yields, for lines in ascending order, the innermost function that contains each line."""
         later, begun = sorted(self.functions, reverse=True), []
         for at in lines:
             while later and later[-1][0] < at:
@@ -286,30 +285,30 @@ def _is_line(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= _MOST_LINES
 
 
-# Packages are named by the hash of what is in them, so their files never change.
+# Packages are named by the hash of their content, so their files never change.
 _PACKAGE = re.compile(r"/(?:working_dir|py_modules)_files/(_ray_pkg_[^/]+/.+)$")
-# Seconds for which any other file is taken as unchanged: many debuggees are asked for it at once.
+# Seconds for which any other file is cached: many debuggees are asked for it at the same time.
 _FRESH = 5.0
-# Seconds to wait for what another debuggee was asked for already; each answers within milliseconds.
+# Timeout in seconds of a pending read from another debuggee; each answers within milliseconds.
 _WAITING = 0.2
 
 
 @dataclass(frozen=True)
 class File:
-    """Describes a file; `lines` is None where it is not a Python source."""
+    """Content of a file; `lines` is None if it is not a Python source."""
 
     sha256: str
     lines: Lines | None
 
 
 class Files:
-    """Keeps what was read; every debuggee that unpacked the same package has the same files."""
+    """Cache of debuggees' files; debuggees with the same package have the same files."""
 
     def __init__(self) -> None:
         self._read: dict[Hashable, tuple[float, asyncio.Future[File | None]]] = {}
 
     async def read(self, connection: Connection, node: str, path: str, edit: Hashable = None) -> File | None:
-        """Returns the file as `edit` made it, None for none. Raises RequestFailed, DebuggerGone."""
+        """Returns a file or None; `edit`: hash of its edited text. Raises RequestFailed, DebuggerGone."""
         package = _PACKAGE.search(path)
         key: Hashable = (package[1] if package else (node, path), edit)
         since, reading = self._read.get(key, (0.0, None))
@@ -320,7 +319,7 @@ class Files:
                 return reading.result()
         reading = asyncio.ensure_future(_read(connection, path))
         self._read[key] = (time.monotonic(), reading)
-        # A read that has failed is done again for the next request; nobody may wait for this one any more.
+        # A failed read is repeated for the next request. Nothing may wait for this one, so its error is read.
         reading.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(reading)
 
@@ -329,7 +328,7 @@ class Files:
 
 
 def sha256_of(path: str) -> str | None:
-    """Returns the SHA-256, in hex, of a file of this machine; None where it can't be read."""
+    """Returns the SHA-256, in hex, of a file on this machine; None if it can't be read."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 (the path is the editor's string)
             return hashlib.sha256(file.read()).hexdigest()

@@ -1,8 +1,8 @@
-"""Stack dump of all processes of a job, merged to a tree; nothing is stopped, and nothing resumes.
+"""Stack dump of all processes of a job, merged into a tree; no thread stops or resumes for it.
 
-A debuggee that a session holds is asked there. Each other one is visited: the relay connects, asks before it
-says that it is configured, and leaves. So no `breakpoint()` stops for it, nothing that waits for a debugger
-is let go, and nobody is taken over (docs/adr/0032-stacks-are-read-on-a-visit.md).
+A debuggee that a session holds is asked through that session. The relay visits each other one: it connects,
+asks before `configurationDone`, and disconnects. So no `breakpoint()` stops, no thread that waits for a
+debugger resumes, and no debugger is replaced (docs/adr/0032-stacks-are-read-on-a-visit.md).
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ from rayside.relay.source_files import Files, Paths
 from rayside.relay.worker import Configure, NotWanted, Worker
 from rayside.worker.evaluated.thread_stacks import LONGEST
 
-# The most characters of a tree in JSON: an editor that leaves more than 16 MiB unread is dropped (editor.py).
+# Limit in characters of a tree in JSON: an editor that leaves more than 16 MiB unread is dropped (editor.py).
 MOST = 8_000_000
-# The characters of a node, and of a thread at its end, but for the names in them.
+# Characters of a node, and of a thread at its end, without the names in them.
 _NODE, _HERE = 160, 80
-# Where one branch has this share of a fork's threads or more, the others are the odd ones.
+# If one branch has at least this share of a fork's threads, the other branches are marked as odd.
 _CROWD = 0.75
 
 
 @dataclass(frozen=True)
 class Thread:
-    """Thread, or asyncio task, of one process, and what it does.
+    """Stack of a thread, or asyncio task, in one process.
 
     Attributes:
-        worker_id, title: those of its process.
-        name: its own.
+        worker_id, title: of its process.
+        name: name of the thread or asyncio task.
         stopped: whether it is stopped in a debugger.
         frames: the outermost first.
     """
@@ -68,12 +68,12 @@ class Thread:
 
 @dataclass
 class Node:
-    """Function that threads have called in the same way: by the functions above it.
+    """Function in the tree of stacks, with the threads that have called it through the functions above.
 
     Attributes:
-        lines: how many threads are at each line.
-        here: the threads of which it is the innermost frame, each with its line.
-        calls: what is called from here, by file and function.
+        lines: number of threads at each line.
+        here: the threads whose innermost frame it is, each with its line.
+        calls: the called functions, by file and name.
     """
 
     file: str = ""
@@ -87,7 +87,7 @@ class Node:
     calls: dict[tuple[str, str], Node] = field(default_factory=dict)
 
     def add(self, thread: Thread) -> int:
-        """Adds a thread's stack; returns about how many characters of JSON the tree has more of it."""
+        """Adds a thread's stack; returns the approximate number of characters of JSON that this adds."""
         node, cost = self, 0
         for frame in thread.frames:
             key = frame.file, frame.function
@@ -104,7 +104,7 @@ class Node:
         return cost
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns what is called from here, as data; the most threads first."""
+        """Returns the called functions, as data; those with the most threads first."""
         nodes = sorted(self.calls.values(), key=lambda node: (-node.threads, node.file, node.function))
         everything = sum(node.threads for node in nodes) + len(self.here)
         most = nodes[0].threads if nodes else 0
@@ -136,14 +136,14 @@ class Node:
 
 
 def merged(threads: Iterable[Thread], most: int = MOST) -> tuple[list[dict[str, Any]], int]:
-    """Merges stacks to a tree of about `most` characters of JSON.
+    """Merges stacks into a tree of about `most` characters of JSON.
 
     Returns:
-        The tree, as data, and the number of threads that are in it: the first ones. The tree is a list of
+        The tree, as data, and the number of threads in it: the first ones. The tree is a list of
         `{"function", "file", "local": bool, "own": bool, "lines": [[line, threads]], "threads", "processes",
         "odd": bool, "here": [{"worker_id", "task", "thread", "stopped": bool, "line"}],
-        "calls": [the same]}`, the outermost function first. `odd`: a few threads do this where most do
-        something else.
+        "calls": [the same]}`, the outermost function first. `odd`: few threads call this function, while most
+        call another one.
     """
     root, number = Node(), 0
     for thread in threads:
@@ -154,7 +154,7 @@ def merged(threads: Iterable[Thread], most: int = MOST) -> tuple[list[dict[str, 
     return root.rows(), number
 
 
-# So many are visited at once: of a thousand at once each would answer late.
+# Limit of concurrent visits: with a thousand at once, each debuggee would answer late.
 _VISITS = 64
 
 _HELD = "a session has it by now"
@@ -162,7 +162,7 @@ _REFUSED = "it is not asked again so soon, or at all: another debugger has it, o
 
 
 class Stacks:
-    """Reads them for one relay."""
+    """Reader of stacks for one relay."""
 
     def __init__(self, dispatch: Dispatch, work: BackgroundTasks) -> None:
         self._dispatch, self._work = dispatch, work
@@ -171,22 +171,22 @@ class Stacks:
         self._tries = AttachTries()
 
     async def close(self) -> None:
-        """Waits until nobody is visited: who leaves in haste spoils the debuggee."""
+        """Waits for the end of all visits: an early disconnect breaks the debuggee."""
         if self._visits:
             await asyncio.wait(self._visits, timeout=CLOSING)
 
     async def of(self, session: DebugSession, paths: Paths) -> Message:
-        """Returns what all threads of a session's jobs do now, merged; also those that others debug here.
+        """Returns the merged stacks of all threads of a session's jobs, also of debuggees in other sessions.
 
         Args:
-            paths: those of who asks.
+            paths: the path mappings of the requesting client.
 
         Returns:
-            `{"stacks": as `merged` has them, "processes", "threads": how many have answered, and are told,
-            "left_out": the number of threads that are too many,
+            `{"stacks": as from `merged`, "processes": the number that have answered, "threads": the number in
+            the stacks, "left_out": the number of threads above the limit,
             "unanswered": [{"worker_id", "task", "why"}]}`.
 
-        Raises Refused where Ray does not answer.
+        Raises Refused if Ray does not answer.
         """
         try:
             known = await asyncio.wait_for(self._dispatch.known(), LOOKING)
@@ -213,9 +213,9 @@ class Stacks:
                     processes += 1
                     left_out += answer.get("more", 0)
                     threads += [Thread(*process, **row) for row in answer["threads"]]
-            elif session.is_for(debuggee):  # else nobody can say whether it is
+            elif session.is_for(debuggee):  # otherwise its job is unknown
                 unanswered.append({"worker_id": process[0], "task": process[1], "why": answer})
-        # Not here: it takes a moment, in which editors wait.
+        # Merging runs in a thread, so that it does not delay editors.
         tree, number = await asyncio.to_thread(merged, threads)
         return {
             "processes": processes,
@@ -226,9 +226,9 @@ class Stacks:
         }
 
     async def _ask(self, debuggee: Debuggee, session: DebugSession, rule: Rule) -> Answer | None:
-        """Returns a debuggee's answer; None where it turns out to be of another job."""
+        """Returns a debuggee's answer; None if it turns out to belong to another job."""
         if self._dispatch.held(debuggee) is None:
-            # One that does not answer in time is waited for all the same: who leaves in haste spoils it.
+            # A visit continues after the timeout: an early disconnect breaks the debuggee.
             async with self._turns:
                 self._visits.add(visiting := self._work.start(self._visit(debuggee, session, rule)))
                 visiting.add_done_callback(self._visits.discard)
@@ -246,7 +246,7 @@ class Stacks:
             return GONE
 
     async def _ask_there(self, debuggee: Debuggee, session: DebugSession, rule: Rule) -> Answer | None:
-        """Asks by the connection of the session that holds it."""
+        """Asks through the connection of the session that holds the debuggee."""
         holding = self._dispatch.held(debuggee)
         if holding is None:
             return GONE
@@ -277,7 +277,7 @@ class Stacks:
             self._tries.taken(debuggee)
             return "another debugger has it"
         except AttachFailed as error:
-            # Every try may spoil it for whoever debugs it.
+            # Every attempt may break the session of another debugger.
             self._tries.give_up(debuggee)
             return line(error.message, LONGEST)
         except Exception as error:  # it has ended, or speaks no DAP
@@ -287,16 +287,16 @@ class Stacks:
         raise AssertionError("a visit claims nothing")
 
     async def _settle(self, worker_id: str, seconds: float) -> None:
-        # As after each `disconnect`, it may not answer at once.
+        # After a `disconnect`, the debuggee may not answer immediately.
         await asyncio.sleep(seconds)
         self._dispatch.visited.pop(worker_id).set()
 
 
 class _Visit:
-    """`Claims` and `Holder` of one debuggee that is visited: it reads, and wants nothing.
+    """`Claims` and `Holder` of one visited debuggee: it reads the stacks, and does not claim the debuggee.
 
     Attributes:
-        answer: what the debuggee has answered.
+        answer: the debuggee's answer.
     """
 
     def __init__(self, dispatch: Dispatch, session: DebugSession, rule: Rule) -> None:
@@ -311,20 +311,20 @@ class _Visit:
 
     async def claim(self, worker: Worker) -> Configure:
         if not (worker.debuggee.job_id or worker.debuggee.submission_id):
-            # Ray's own debugger, which is met by nobody before it is attached to.
+            # Ray's own debugger has no introduction before `attach`.
             await self.meet(worker, await worker.ask_origin())
         await worker.connection.begin()
         self.answer = await read_stacks(worker, self._rule, ATTACHING)
-        raise NotWanted  # it waits on, for whoever debugs it
+        raise NotWanted  # the debuggee continues to wait for a debugger
 
     def event(self, worker: Worker, message: Message) -> None:
-        """Leaves what it tells: nothing of it was asked for."""
+        """Ignores events."""
 
     def attached_to(self, worker: Worker) -> None:
         raise AssertionError("a visit is never attached")
 
     def refused(self, worker: Worker, error: Exception) -> None:
-        """Leaves it: `Stacks` gets the error itself."""
+        """Does nothing: `Stacks` gets the error itself."""
 
     def end(self, worker: Worker) -> None:
-        """Leaves it: the next request to it says so."""
+        """Does nothing: the next request to the debuggee fails."""

@@ -1,4 +1,4 @@
-"""Breakpoints of lines and functions, across debuggees: conditions on hits, gathering threads, results."""
+"""Line and function breakpoints across debuggees: hit conditions, gathering of threads, results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rayside.worker.evaluated.reached import PATIENCE
 
 _FORM = re.compile(r"\s*(==|>=|<=|>|<|%)?\s*([0-9]{1,9})\s*")
 _GATHER = re.compile(r"\s*gather\s+([0-9]{1,4})(?:\s+within\s+([0-9]{1,3})\s*s?)?\s*")
-# So many seconds at most are waited for all who are gathered, if no number is given.
+# Default timeout in seconds of `gather`.
 WITHIN = 60
 _HOLDS: dict[str, Callable[[int, int], bool]] = {
     **{"==": operator.eq, ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt},
@@ -34,9 +34,9 @@ FORMS = (
 
 @dataclass(frozen=True)
 class HitCondition:
-    """Compares as debugpy does: `5` is the fifth hit, `>= 5` that and all that follow, `% 5` each fifth.
+    """Hit condition as in debugpy: `5`: the fifth hit, `>= 5`: the fifth and later ones, `% 5`: each fifth.
 
-    `first` is the first hit alone.
+    `first` is only the first hit.
     """
 
     operator: str
@@ -44,7 +44,7 @@ class HitCondition:
 
     @classmethod
     def of(cls, text: str) -> HitCondition | None:
-        """Reads a hitCondition; returns None where it is no count."""
+        """Parses a hitCondition; returns None if it is no count."""
         if text.strip() == "first":
             return cls("==", 1)
         form = _FORM.fullmatch(text)
@@ -53,11 +53,11 @@ class HitCondition:
         return cls(form[1] or "==", int(form[2]))
 
     def holds(self, hits: int) -> bool:
-        """Returns whether it stops with that hit, counted from 1."""
+        """Returns whether the hit with this number, from 1, stops."""
         return _HOLDS[self.operator](hits, self.number)
 
     def is_settled(self, hits: int) -> bool:
-        """Returns whether all later hits do what that one did, so that they need not be counted any more."""
+        """Returns whether all later hits act as this one, so that counting can end."""
         return self.operator != "%" and hits >= self.number and self.holds(hits) == self.holds(hits + 1)
 
 
@@ -70,7 +70,7 @@ class Gather:
 
     @classmethod
     def of(cls, text: str) -> Gather | None:
-        """Reads a hitCondition; returns None where it gathers nobody."""
+        """Parses a hitCondition; returns None if it has no `gather`."""
         form = _GATHER.fullmatch(text)
         if form is None or int(form[1]) < 2 or (form[2] is not None and not int(form[2])):
             return None
@@ -81,14 +81,14 @@ Debuggee = TypeVar("Debuggee", bound=Hashable)
 
 
 class Rendezvous(Generic[Debuggee]):
-    """Gathers threads of debuggees at one breakpoint: once all have come they stop, and it begins anew.
+    """Barrier for threads of debuggees at one breakpoint: when all have come they stop, and it starts again.
 
-    Each waits in the breakpoint's condition, for the relay's answer (`ask` in evaluated/telling.py): it
-    runs on with the first of an answer, the relay's end, and the end of its own patience.
+    Each thread waits for the relay's answer in the breakpoint's condition (`ask` in evaluated/telling.py),
+    until the answer, the end of the relay, or its own timeout.
     """
 
     def __init__(self) -> None:
-        # By debuggee and number of its report.
+        # Waiting threads, by debuggee and number of its report.
         self._waiting: dict[tuple[Debuggee, int], asyncio.Future[bool]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -96,7 +96,7 @@ class Rendezvous(Generic[Debuggee]):
         self, debuggee: Debuggee, number: int, gather: Gather, tell: Callable[[Sequence[Debuggee]], None]
     ) -> bool:
         """Waits for the others; returns whether the thread stops. `tell` gets the debuggees that stop now."""
-        if (debuggee, number) in self._waiting:  # no debuggee of ours says the same twice
+        if (debuggee, number) in self._waiting:  # our code in debuggees never sends a number twice
             return False
         loop = asyncio.get_running_loop()
         stops: asyncio.Future[bool] = loop.create_future()
@@ -108,14 +108,14 @@ class Rendezvous(Generic[Debuggee]):
         return await stops
 
     def leave(self, debuggee: Debuggee, number: int | None = None) -> None:
-        """Lets one thread of a debuggee go, or all; they do not count any more."""
+        """Resumes one thread of a debuggee, or all of them; they do not count any more."""
         for who in [who for who in self._waiting if who[0] is debuggee and number in (None, who[1])]:
             _answer(self._waiting.pop(who), stops=False)
         if not self._waiting:
             self._rest()
 
     def let_go(self, *, stops: bool = False) -> None:
-        """Lets all go: nothing stops here any more, or (`stops`) all of them do."""
+        """Ends the wait of all threads: they resume, or stop (`stops`)."""
         waiting, self._waiting = self._waiting, {}
         self._rest()
         for each in waiting.values():
@@ -132,13 +132,13 @@ class Rendezvous(Generic[Debuggee]):
 
 
 def _answer(waiting: asyncio.Future[bool], *, stops: bool) -> None:
-    if not waiting.done():  # the relay ends, and has cancelled it
+    if not waiting.done():  # otherwise the relay is ending, and has canceled it
         waiting.set_result(stops)
 
 
 @dataclass(frozen=True)
 class Result:
-    """One debuggee's answer for one breakpoint; `line` is where it stops, 0 for a function."""
+    """Answer of one debuggee for one breakpoint; `line` is where it stops, 0 for a function."""
 
     verified: bool
     line: int
@@ -146,26 +146,26 @@ class Result:
 
 
 class Results:
-    """Keeps results by debuggee, without looking through all: a thousand may answer at once.
+    """Results by debuggee, without iteration over all: a thousand may answer at the same time.
 
-    `on_change` is called whenever another result decides.
+    `on_change` is called when the deciding result changes.
     """
 
     def __init__(self, on_change: Callable[[], None] | None = None) -> None:
         self._on_change = on_change
         self._all: dict[Hashable, Result] = {}
-        # These are no plain dicts, whose first key is slow to find once many before it were removed.
+        # Not plain dicts, whose first key is slow to find after many earlier ones were removed.
         self._verified: OrderedDict[Hashable, Result] = OrderedDict()
-        self._refusals: OrderedDict[Hashable, Result] = OrderedDict()  # those that say why
+        self._refusals: OrderedDict[Hashable, Result] = OrderedDict()  # unverified results with a message
 
     @property
     def deciding(self) -> Result | None:
-        """Returns the first result that is verified, else the first refusal; None where there is neither."""
+        """Returns the first verified result, else the first refusal, else None."""
         return next(iter(self._verified.values()), None) or self.refusal
 
     @property
     def refusal(self) -> Result | None:
-        """Returns the first result that says why it is not verified, whatever other debuggees say."""
+        """Returns the first unverified result with a message, whatever the others are."""
         return next(iter(self._refusals.values()), None)
 
     def __setitem__(self, debuggee: Hashable, result: Result) -> None:
@@ -197,7 +197,7 @@ class Results:
             self._on_change()
 
 
-# Debuggees know a breakpoint by its key: no two have the same, whichever editor set them.
+# Keys of breakpoints in debuggees, unique across editors.
 _keys = itertools.count(1)
 
 
@@ -207,13 +207,13 @@ class Breakpoint(ABC):
 
     Attributes:
         spec: DAP's SourceBreakpoint or FunctionBreakpoint.
-        id: the editor's id of it; 0 where it has none.
-        key: debuggees' id of it; another one as soon as the spec is another.
-        hits: how often it was reached with its condition met, in all debuggees.
-        raised: whether the editor was told that its condition raised.
+        id: the editor's id; 0 for none.
+        key: the debuggees' id; a changed spec gets a new one.
+        hits: number of hits with the condition met, in all debuggees.
+        raised: whether an error of its condition was reported to the editor.
         rendezvous: the threads that wait for each other here.
         results: the debuggees' results.
-        reported: DAP's Breakpoint as the editor was told last; None before it was.
+        reported: DAP's Breakpoint as last reported to the editor; None before that.
     """
 
     spec: Message
@@ -228,10 +228,10 @@ class Breakpoint(ABC):
     @property
     @abstractmethod
     def place(self) -> str:
-        """Returns what users call it."""
+        """Returns the breakpoint's place, for messages to users."""
 
     def replaces(self, earlier: Breakpoint) -> None:
-        """Takes the id of the one before and, where nothing was changed, what has become of that."""
+        """Takes over the id of an earlier breakpoint and, if the spec is the same, its state."""
         self.id = earlier.id
         if self.spec == earlier.spec:
             self.key, self.hits, self.raised = earlier.key, earlier.hits, earlier.raised
@@ -247,7 +247,7 @@ class Breakpoint(ABC):
 
     @cached_property
     def problem(self) -> str:
-        """Returns why it can't be set at all; empty where it can."""
+        """Returns why the breakpoint is invalid; empty if it is valid."""
         hit_condition, condition = text_of(self.spec, "hitCondition"), text_of(self.spec, "condition")
         message = text_of(self.spec, "logMessage")
         if hit_condition and self.hit_condition is None and self.gather is None:
@@ -261,7 +261,7 @@ class Breakpoint(ABC):
         return ""
 
     def document(self) -> Message:
-        """Returns DAP's Breakpoint, verified where any debuggee has it."""
+        """Returns DAP's Breakpoint, verified if any debuggee has verified it."""
         document: Message = {"id": self.id, "verified": False}
         if self.problem:
             return {**document, "message": self.problem}
@@ -275,21 +275,21 @@ class Breakpoint(ABC):
 
     @property
     def function(self) -> str:
-        return ""  # the name that a function's has
+        return ""  # function breakpoints return its name
 
     @property
     def point(self) -> tuple[str, str, bool, str, float] | None:
-        """Returns what `set_points` of evaluated/reached.py takes; None where it stops with each hit."""
+        """Returns the value for `set_points` of evaluated/reached.py; None if each hit stops."""
         condition, message = text_of(self.spec, "condition"), text_of(self.spec, "logMessage")
         counted = self.hit_condition is not None or self.gather is not None
         if not (condition or message or counted or self.function):
             return None
-        # The relay answers in time to a thread that it has wait; where it is gone, nobody waits much longer.
+        # The relay answers a waiting thread in time; without the relay, a thread does not wait much longer.
         patience = PATIENCE + (self.gather.seconds if self.gather is not None else 0)
         return condition, message, counted, self.function, patience
 
     def condition(self, *, decides: bool = True) -> Message:
-        """Returns what debuggees get as its condition; `decides`: whether our package does, or pydevd."""
+        """Returns the condition for debuggees; `decides`: whether our package evaluates it, or pydevd."""
         if not decides:
             names = ("condition", "hitCondition", "logMessage")
             return {name: text for name in names if (text := text_of(self.spec, name))}
@@ -297,7 +297,7 @@ class Breakpoint(ABC):
 
 
 class LineBreakpoint(Breakpoint):
-    """Represents a breakpoint at a line of the editor's file `path`."""
+    """Breakpoint at a line of the editor's file `path`."""
 
     unknown = "It is set in each task that loads this file, once one is there."
 
@@ -324,7 +324,7 @@ class LineBreakpoint(Breakpoint):
 
 
 class FunctionBreakpoint(Breakpoint):
-    """Represents a breakpoint in all functions of a name: `work`, `Actor.work` or `module.work`."""
+    """Breakpoint in all functions of a name: `work`, `Actor.work` or `module.work`."""
 
     unknown = "It is set in each task that loads a function of this name."
 
@@ -337,11 +337,11 @@ class FunctionBreakpoint(Breakpoint):
         return f"the function {self.function}"
 
     def inner(self, *, decides: bool = True) -> Message:
-        """Returns DAP's FunctionBreakpoint for debuggees: pydevd knows no qualified names."""
+        """Returns DAP's FunctionBreakpoint for debuggees; pydevd does not support qualified names."""
         return {"name": self.function.rpartition(".")[2], **self.condition(decides=decides)}
 
 
 def text_of(spec: Message, name: str) -> str:
-    """Returns a field of a spec; empty where it is no string, or blank."""
+    """Returns a field of a spec, stripped; empty if it is no string."""
     text = spec.get(name)
     return text.strip() if isinstance(text, str) else ""

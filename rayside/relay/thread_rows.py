@@ -1,4 +1,4 @@
-"""Rows of threads that an editor lists: debuggees' threads, and the row that stands for the cluster."""
+"""Rows of an editor's thread list: debuggees' threads, and the row for the cluster."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from rayside.relay.schemas import Refused
 from rayside.relay.translation import Ids, UnknownId
 from rayside.relay.worker import Worker, Workers
 
-# This row is always listed: VS Code hides a single row, and so the task's name.
+# The cluster's row is always listed: VS Code hides a single row, and with it the task's name.
 CLUSTER = "Ray cluster"
 
 
 class ThreadRows:
-    """Keeps the rows that a session's editor has.
+    """Rows in the thread list of a session's editor.
 
     Attributes:
-        others: the other Python threads of processes in which one has stopped.
+        others: the other Python threads of processes with a stopped thread.
     """
 
     def __init__(self, workers: Workers, *, ids: Ids, editor: CurrentEditor) -> None:
@@ -38,24 +38,24 @@ class ThreadRows:
 
     @property
     def cluster(self) -> int:
-        """Returns the editor's number of the row that is always listed."""
+        """Returns the editor's id of the cluster's row."""
         return self._ids.outer(CLUSTER, "thread", 0)
 
     def cluster_frame(self, number: int) -> int:
-        """Returns the editor's number of a frame of that row, which has them for all tasks."""
+        """Returns the editor's id of a frame in the cluster's row; its frames belong to all tasks."""
         return self._ids.outer(CLUSTER, "frame", number)
 
     def is_of_cluster(self, frame: object) -> bool:
-        """Returns whether that is the editor's number of a frame of that row."""
+        """Returns whether this is the editor's id of a frame in the cluster's row."""
         try:
             return self._ids.inner(frame, "frame")[0] == CLUSTER
         except UnknownId:
             return False
 
     async def listed(self) -> bytes:
-        """Returns the body of the answer to `threads`, in JSON; no debuggee is asked.
+        """Returns the body of the answer to `threads`, in JSON, without a request to debuggees.
 
-        It has DAP's Thread for each, of each process the stopped ones first.
+        It contains DAP's Thread for each row; in each process, stopped threads come first.
         """
         rows: list[bytes] = []
         for worker in self._workers.attached:
@@ -68,7 +68,7 @@ class ThreadRows:
         return b'{"threads":[%b]}' % b",".join(rows)
 
     def follow_task(self, worker: Worker) -> None:
-        """Gives a worker a row while it runs a task, or always where an editor asked for all threads."""
+        """Adds a row for a worker that runs a task, and removes an idle one's unless all are shown."""
         if worker.is_idle and not self.others.shows_all:
             for thread in [*worker.rows]:
                 self.remove(worker, thread)
@@ -76,7 +76,7 @@ class ThreadRows:
             self.show(worker, worker.main_thread)
 
     def show(self, worker: Worker, thread: int) -> None:
-        """Gives a thread a row. The main thread's is dropped for one that stops: it only waits for that."""
+        """Adds a thread's row. It replaces the main thread's row, which only represents the process."""
         main = worker.main_thread
         if thread != main and main in worker.rows and main not in worker.stops:
             self.remove(worker, main)
@@ -85,7 +85,7 @@ class ThreadRows:
             self.tell("started", worker, thread)
 
     def add_all(self, worker: Worker) -> None:
-        """Gives the editor the rows that another one had."""
+        """Sends the worker's rows to an editor that takes the worker over."""
         for thread in worker.rows:
             self.tell("started", worker, thread)
 
@@ -100,7 +100,7 @@ class ThreadRows:
             self.tell("exited", worker, thread)
 
     def number(self, worker: Worker, thread: int) -> int:
-        """Returns the editor's number of a thread."""
+        """Returns the editor's id of a thread."""
         return self._ids.outer(worker, "thread", thread)
 
     def tell(self, change: str, worker: Worker, thread: int, why: str = "") -> None:
@@ -109,25 +109,25 @@ class ThreadRows:
 
 
 def _in_row(worker: Worker, thread: int) -> Debuggee:
-    """Returns a debuggee as the row of that thread shows it. That is seldom another: making one takes most of
-    the time of a row."""
+    """Returns the debuggee for a thread's row: mostly the worker's own, since a copy takes most of the time
+    for a row."""
     stop = worker.stops.get(thread)
     is_same = stop is None or stop.task in ("", worker.debuggee.task)
     return worker.debuggee if is_same else worker.described_at(thread)
 
 
 def _other(worker: Worker, number: int, name: str) -> bytes:
-    """Returns DAP's Thread, in JSON, for a thread that is not debugged by itself."""
+    """Returns DAP's Thread, in JSON, for one of `Worker.others`."""
     return as_json({"id": number, "name": name, "ray": {"workerId": worker.debuggee.shown_id}})
 
 
-# The most rows for one process, and for all that are stopped. Editors ask for all rows with each stop.
+# Limits of rows for one process, and for all stopped ones. Editors request all rows after each stop.
 MOST_OTHERS, MOST_OTHERS_IN_ALL = 50, 300
-# Seconds for which the rows stay when their process resumes: a step resumes and stops it, and rows that go
-# and come with each are worse than rows that are a moment old.
+# Seconds for which the rows stay after their process resumes: a step resumes and stops it, and rows that
+# vanish and return with each step are worse than rows that are slightly old.
 LINGER = 1.0
-# Names of threads that run nothing of the user's: Ray's own, the debugger's, and `Dummy-1`, as pydevd
-# calls those that Python did not start: on 3.12 some of these have ended, or never were.
+# Names of threads without user code: Ray's, the debugger's, and `Dummy-1`, pydevd's name of threads that
+# Python did not start: on 3.12 some of these have ended, or never existed.
 _NOT_USERS = re.compile(
     r"Dummy-\d+|PythonGCThread|ray_(import_thread|listen_error_messages|print_logs)|raylet[-_]client"
     r"|(pydevd|rayside)\b.*"
@@ -135,22 +135,22 @@ _NOT_USERS = re.compile(
 
 
 class OtherThreads:
-    """Keeps `Worker.others`.
+    """Maintains `Worker.others`.
 
     Args:
-        gone: is called with each thread of a worker that has no row any more.
+        gone: called with each thread of a worker whose row is removed.
 
     Attributes:
-        shows_all: whether those that run nothing of the user's have rows, too.
+        shows_all: whether threads without user code have rows, too.
     """
 
     def __init__(self, workers: Workers, gone: Callable[[Worker, int], None]) -> None:
         self._workers, self._gone, self.shows_all = workers, gone, False
         self._shown: dict[Worker, int] = {}
-        self._all = 0  # the sum of `_shown`: a thousand may stop within a second
+        self._all = 0  # the sum of `_shown`, kept since a thousand processes may stop within a second
 
     async def ask(self, worker: Worker) -> None:
-        """Asks a process that has stopped for its threads: in one request, whatever it answers."""
+        """Asks a process with a stopped thread for its threads, in one request."""
         if self._room(worker) <= 0:
             return
         try:
@@ -180,16 +180,16 @@ class OtherThreads:
             self._all += len(others)
 
     def forget(self, worker: Worker) -> None:
-        """Forgets a worker that has ended, or is another session's now."""
+        """Forgets a worker that has ended, or belongs to another session now."""
         self._all -= self._shown.pop(worker, 0)
 
     def ended(self, worker: Worker, thread: int) -> None:
-        """Notes that a thread has ended."""
+        """Handles the end of a thread."""
         worker.others.pop(thread, None)
         self.settle(worker)
 
     def rows(self, worker: Worker) -> list[tuple[int, str]]:
-        """Returns the number and the name of each other thread that has no row of its own."""
+        """Returns id and name of each thread in `Worker.others` without a row in `Worker.rows`."""
         at = f"{worker.debuggee.pid}@{worker.debuggee.node_ip}"
         return [
             (thread, f"{name or thread} · {at}")
@@ -198,12 +198,12 @@ class OtherThreads:
         ]
 
     def continued(self, worker: Worker) -> None:
-        """Notes that a thread has resumed; where it was the last that was stopped, the rows are gone soon."""
+        """Handles a resumed thread; after the last stopped one, the rows are removed after LINGER seconds."""
         if worker.others and not worker.stops:
             asyncio.get_running_loop().call_later(LINGER, self.settle, worker)
 
     def settle(self, worker: Worker) -> None:
-        """Removes the rows of a worker, unless a thread of it is stopped."""
+        """Removes the rows of a worker without stopped threads."""
         if worker.stops or worker.has_left or self._workers.get(worker.debuggee.worker_id) is not worker:
             return
         others = worker.others
@@ -213,14 +213,14 @@ class OtherThreads:
 
 
 CLUSTER_FRAME = "all stopped tasks"
-# In these contexts an editor evaluates what somebody has typed; what the mouse rests on is one task's.
+# Contexts of typed expressions; `hover` belongs to a single task.
 _CONTEXTS = frozenset({"repl", "watch"})
-# The most frames below the first.
+# Limit of frames below the first.
 _MOST_FRAMES = 500
 
 
 class ClusterRow:
-    """Answers for one debug session; `read_stacks` returns all stacks of its jobs, as `Stacks.of` does."""
+    """The cluster's row of one debug session; `read_stacks` returns all its stacks, as `Stacks.of` does."""
 
     def __init__(
         self,
@@ -236,8 +236,8 @@ class ClusterRow:
     async def stack(self, arguments: Message) -> Message:
         """Returns the body of the answer to `stackTrace`.
 
-        An editor evaluates where it has a frame: in the first. Below it are the stacks of all processes,
-        merged to a tree; who wants the first frame alone does not wait for them.
+        The editor evaluates in the first frame. Below it are the stacks of all processes, merged into a
+        tree; a request for only the first frame does not wait for them.
         """
         start, levels = arguments.get("startFrame", 0), arguments.get("levels", 0)
         frames = [self._frame(0, {"name": CLUSTER_FRAME})]
@@ -265,36 +265,36 @@ class ClusterRow:
 
     @property
     def workers(self) -> list[Worker]:
-        """Returns those in which a thread is stopped."""
+        """Returns the workers with a stopped thread."""
         return [worker for worker in self._workers.attached if worker.stops]
 
     def is_meant(self, arguments: Message) -> bool:
-        """Returns whether the arguments of an `evaluate` mean all tasks. Raises Refused for a wrong one."""
+        """Returns whether arguments of `evaluate` are for all tasks. Raises Refused for a wrong context."""
         context = arguments.get("context")
         if not self._rows.is_of_cluster(arguments.get("frameId")):
             if arguments.get("frameId") or context != "repl":
                 return False
-            # VS Code has no frame where the row is chosen: it asks for no stack of what runs. A task that is
-            # stopped alone is asked by itself, for its value can then be expanded.
+            # VS Code sends no frame if the cluster's row is selected, since it requests no stack of running
+            # threads. A single stopped task is evaluated by itself, so that its value can be expanded.
             return sum(len(worker.stops) for worker in self.workers) > 1
         if context is not None and context not in _CONTEXTS:
             raise Refused("choose a task: on the row of the cluster the debug console and watches evaluate")
         return True
 
     async def compared(self, expression: object) -> Message:
-        """Returns what `compared` does. Raises Refused, also where nothing is stopped."""
+        """Compares an expression's values in all stopped tasks. Raises Refused, also if none is stopped."""
         if not self.workers:
             raise Refused("no task is stopped")
         return await compared(expression, self.workers, self._work)
 
 
 def _remark(text: str) -> Message:
-    """Returns a frame that only says something."""
+    """Returns a label in place of a frame."""
     return {"name": text, "presentationHint": "label"}
 
 
 def _place(function: Mapping[str, Any]) -> Message:
-    """Returns where a frame is; no path where the editor has no such file."""
+    """Returns source and line of a frame; without a path if the editor lacks the file."""
     name = PurePath(function["file"]).name
     source = {"name": name, "path": function["file"]} if function["local"] else {"name": name}
     most = function["lines"][0][0] if function["lines"] else 0

@@ -1,4 +1,4 @@
-"""Threads of all debuggees that are attached: how they stop and resume, and which stops are awaited."""
+"""Threads of all attached debuggees: stops, resumes, and awaited stops."""
 
 from __future__ import annotations
 
@@ -23,45 +23,45 @@ from rayside.relay.worker import Worker, Workers
 
 
 class StopOutcome(Enum):
-    """Outcome for a thread whose stop is awaited."""
+    """Outcome of an awaited stop."""
 
     STOPPED = "stopped"
     ENDED = "ended"
     TAKEN = "taken"  # another debugger has it
-    GIVEN_UP = "given up"  # it is not to stop any more
+    GIVEN_UP = "given up"  # the stop is not expected any more
 
 
 class AwaitedStops:
-    """Tracks threads that have yet to stop, though a group told them to; thread None is a process's first."""
+    """Tracks threads of groups that have yet to stop; thread None: the first one of a process to stop."""
 
     def __init__(self) -> None:
         self._expected: dict[Worker, dict[int | None, asyncio.Future[StopOutcome]]] = {}
 
     def expect(self, worker: Worker, thread: int | None) -> asyncio.Future[StopOutcome]:
-        """Returns what tells of the next stop of a thread, or of its end."""
+        """Returns a future for the next stop of a thread, or its end."""
         expected = self._expected.setdefault(worker, {})
         if thread not in expected:
             expected[thread] = asyncio.get_running_loop().create_future()
         return expected[thread]
 
     def late(self, worker: Worker) -> list[int | None]:
-        """Returns the threads of a debuggee that were told to stop, and have not yet."""
+        """Returns the threads of a debuggee whose stop is awaited."""
         return [*self._expected.get(worker, {})]
 
     def stopped(self, worker: Worker, thread: int) -> None:
-        """Notes that a thread has stopped, and that the editor knows."""
+        """Handles a thread's stop, after it was reported to the editor."""
         self._tell(worker, [thread, None], StopOutcome.STOPPED)
 
     def ended(self, worker: Worker, thread: int) -> None:
-        """Notes that a thread has ended."""
+        """Handles the end of a thread."""
         self._tell(worker, [thread], StopOutcome.ENDED)
 
     def gone(self, worker: Worker, arrival: StopOutcome = StopOutcome.ENDED) -> None:
-        """Notes that a debuggee has ended, is detached from, or is another debugger's."""
+        """Handles a debuggee that has ended, is being detached, or belongs to another debugger."""
         self._tell(worker, self.late(worker), arrival)
 
     def give_up(self, worker: Worker, thread: int | None) -> None:
-        """Notes that a thread is not to stop any more."""
+        """Ends the wait for a thread's stop."""
         self._tell(worker, [thread], StopOutcome.GIVEN_UP)
 
     def _tell(self, worker: Worker, threads: Iterable[int | None], arrival: StopOutcome) -> None:
@@ -73,18 +73,18 @@ class AwaitedStops:
             self._expected.pop(worker, None)
 
 
-# Seconds in which the debuggee that an editor attached for has to stop; later, another is shown first.
+# Seconds for the debuggee in `focusWorkerId` to stop; after that, another one may be shown first.
 AWAITED = 10.0
 
 
 class Threads:
-    """Keeps the threads of all debuggees that are attached; each stops and resumes by itself.
+    """Threads of all attached debuggees; each stops and resumes independently.
 
     Attributes:
-        focus: the debuggee that the editor dealt with last.
+        focus: the debuggee of the editor's last request.
         resumed: the debuggee that the editor resumed last.
-        awaited_stops: those that a group has told to stop.
-        rows: the rows that the editor has of them.
+        awaited_stops: stops that groups wait for.
+        rows: the threads' rows in the editor.
     """
 
     def __init__(
@@ -93,9 +93,9 @@ class Threads:
         self.focus: Worker | None = None
         self.resumed: Worker | None = None
         self.awaited_stops = AwaitedStops()
-        # The id of a worker, and the loop's time until which its stop is waited for.
+        # The id of the worker to show first, and the loop's time until which its stop is awaited.
         self._awaited: tuple[str, float] | None = None
-        # Debuggees that the editor was told of as stopped; some may not be so any more (`_others_stopped`).
+        # Debuggees that were reported as stopped; some may have resumed (`_others_stopped`).
         self._stopped: OrderedDict[Worker, None] = OrderedDict()
         self._workers, self._ids, self._editor, self._work = workers, ids, editor, work
         self._pace = Pace(editor)
@@ -105,7 +105,7 @@ class Threads:
 
     def ended(self, worker: Worker, thread: int) -> None:
         if thread in worker.rows:
-            # Some editors show a thread that exits while it is stopped as stopped for ever.
+            # Some editors show a thread that exits while it is stopped as stopped forever.
             self._tell_no_more_stopped(worker, thread)
             worker.resumed([thread])
             self.rows.remove(worker, thread)
@@ -113,9 +113,9 @@ class Threads:
             self.awaited_stops.ended(worker, thread)
 
     def remove_rows(self, worker: Worker, why: str = "") -> None:
-        """Removes a debuggee's rows from the editor; what is in flight may still be translated.
+        """Removes a debuggee's rows from the editor; its ids stay for pending requests.
 
-        `why` is sent with each row that goes, as `ray.reason`.
+        `why` is sent with each removed row, as `ray.reason`.
         """
         for thread, _ in self.rows.others.rows(worker):
             self.rows.tell("exited", worker, thread, why)
@@ -139,7 +139,7 @@ class Threads:
     # --- stops ---------------------------------------------------------------------------
 
     def stopped(self, worker: Worker, thread: int, body: Message) -> None:
-        """Takes a stop of a thread; `body` is that of debugpy's `stopped` event."""
+        """Handles a thread's stop; `body` is the body of debugpy's `stopped` event."""
         stop = worker.stopped(thread, body)
         self._work.start(self._name_and_tell(worker, thread, stop))
 
@@ -147,7 +147,7 @@ class Threads:
         await worker.settled()
         if worker.has_left:
             return
-        # Only with that answer does the editor know that the thread has resumed.
+        # The answer to the request that resumed the thread has to reach the editor first.
         if thread in worker.resuming:
             await asyncio.wait({worker.resuming[thread]}, timeout=PATIENCE)
         await self._pace.keep(partial(self._look_and_tell, worker, thread, stop))
@@ -161,15 +161,15 @@ class Threads:
             self.tell_stop(worker, thread)
 
     def begin(self, focus: str, *, shows_all: bool) -> None:
-        """Begins with another editor; `focus` is the id of the worker to show first, empty: any.
+        """Starts for another editor; `focus` is the id of the worker to show first, empty: any.
 
-        `shows_all`: whether idle workers, and threads that run nothing of the user's, have rows.
+        `shows_all`: whether idle workers, and threads without user code, have rows.
         """
         self.rows.others.shows_all = shows_all
         self._awaited = (focus, asyncio.get_running_loop().time() + AWAITED) if focus else None
 
     def _is_awaited(self, worker: Worker) -> bool:
-        """Returns whether it is the one that the editor wants to see first; from then on none is."""
+        """Returns whether the editor wants to see this worker first; true only once."""
         if self._awaited is None:
             return False
         name, until = self._awaited
@@ -179,13 +179,13 @@ class Threads:
         return arrived
 
     def show_all(self, editor: Editor) -> None:
-        """Tells one editor of all stopped threads."""
+        """Sends all stopped threads to one editor."""
         for worker in self._workers.attached:
             for thread in sorted(thread for thread, stop in worker.stops.items() if stop.reported):
                 editor.event("stopped", {**self._stop(worker, thread), "preserveFocusHint": False})
 
     def tell_stop(self, worker: Worker, thread: int, *, focus: bool = False) -> None:
-        """Tells the editor of a stop, also once more; `focus`: whether to show it to the user from now on."""
+        """Reports a stop to the editor, maybe again; `focus`: whether the editor switches to it."""
         if not self._editor.listens:
             return
         others = self._others_stopped(worker)
@@ -193,8 +193,8 @@ class Threads:
         self._stopped[worker] = None
         focus = self._is_awaited(worker) or focus
         if (call := self._calls.arrive(worker.stops[thread])) is not None:
-            focus, self.resumed = True, worker  # and not who called
-        # A second stop must not steal the focus from what the user looks at, nor from what is awaited.
+            focus, self.resumed = True, worker  # and not the caller
+        # A second stop must not steal the focus from the task that the user sees, or that is awaited.
         preserve = (others or self._awaited is not None) and not focus and worker is not self.resumed
         self._editor.event("stopped", {**self._stop(worker, thread, call), "preserveFocusHint": preserve})
         if focus or not others:
@@ -202,9 +202,9 @@ class Threads:
         self.awaited_stops.stopped(worker, thread)
 
     def _others_stopped(self, worker: Worker) -> bool:
-        """Returns whether the editor knows of another debuggee that is stopped.
+        """Returns whether another debuggee was reported to the editor as stopped, and still is.
 
-        Each is put aside once for each of its stops, so a crowd that stops is not searched each time.
+        Each stop removes a debuggee from the queue at most once, so many stops need no full search each time.
         """
         if worker in self._stopped:
             self._stopped.move_to_end(worker)
@@ -216,7 +216,7 @@ class Threads:
         return False
 
     def _stop(self, worker: Worker, thread: int, call: RemoteCall | None = None) -> Message:
-        """Returns the body of `stopped`, but for the focus."""
+        """Returns the body of `stopped`, without the focus hint."""
         stop, ray = worker.stops[thread].body, worker.described_at(thread).ray
         if call is not None and not call.caller.has_left:
             ray[CALLED_BY] = self.rows.number(call.caller, call.thread)
@@ -232,7 +232,7 @@ class Threads:
         }
 
     def in_focus(self) -> Worker | None:
-        """Returns the debuggee that is meant where a request names none; None where no task is stopped."""
+        """Returns the debuggee for requests that name none; None if no task is stopped."""
         if self.focus is not None and self._workers.has(self.focus):
             return self.focus
         attached = self._workers.attached
@@ -242,7 +242,7 @@ class Threads:
     # --- resuming ------------------------------------------------------------------------
 
     def continued(self, worker: Worker, body: Message) -> None:
-        """Notes that a thread has resumed by itself or with another; `body` is of debugpy's `continued`."""
+        """Handles a thread that has resumed by itself or with another; `body` is of debugpy's `continued`."""
         thread = body.get("threadId")
         if not isinstance(thread, int) or body.get("allThreadsContinued") is True:
             stops = worker.resumed([*worker.stops])
@@ -262,26 +262,26 @@ class Threads:
         *,
         unasked: bool = False,
     ) -> None:
-        """Resumes one thread. Where debugpy's adapter resumes others, too, their `continued` events say so.
+        """Resumes one thread. If debugpy's adapter resumes others, too, their `continued` events follow.
 
         Args:
             command: DAP's request: `continue`, `goto` or a step.
-            arguments: the arguments of `command`, with the debuggee's own numbers.
-            answered: is called with the body of its answer, before the editor is told.
-            unasked: whether the editor has to be told, too: it did not ask for this thread.
+            arguments: the arguments of `command`, with the debuggee's own ids.
+            answered: called with the body of the answer, before `continued` events.
+            unasked: whether the editor needs a `continued` event, since it did not resume this thread.
 
         Raises:
-            RequestFailed, DebuggerGone: as `Client.request`; but who ends by going on has gone on.
+            RequestFailed, DebuggerGone: as `Client.request`; but a debuggee that ends on `continue` succeeds.
         """
         thread = arguments["threadId"]
         if command == "continue":
             arguments = {**arguments, "singleThread": True}
         await worker.connection.end_evaluations()
-        # The editor may have had its answer before, and expects to stop there.
+        # The editor may have got an answer for a new breakpoint already, and expects to stop there.
         await worker.installed.changed(SOON)
         if command == "stepIn":
             await self._calls.step_in(worker, thread)
-        # This is noted before the request, for the next stop may come together with its answer.
+        # The state changes before the request, since the next stop may come together with its answer.
         stops = worker.resumed([thread])
         worker.resuming[thread] = resuming = asyncio.get_running_loop().create_future()
         try:
@@ -296,7 +296,7 @@ class Threads:
             body = response.get("body")
             answered(body if isinstance(body, dict) else {})
         finally:
-            # A debuggee that is frozen counts as well: it will resume as soon as it can.
+            # This includes a frozen debuggee, which will resume as soon as it can.
             self._tell_continued(worker, [each for each in stops if each not in worker.stops])
             self.rows.others.continued(worker)
             del worker.resuming[thread]
@@ -308,7 +308,7 @@ class Threads:
         except DebuggerGone:
             if command != "continue":
                 raise
-            return {"success": True}  # What it went on to was its end, which came before its answer.
+            return {"success": True}  # The debuggee resumed, and ended before its answer.
 
     async def continue_all(self) -> None:
         async def continue_worker(worker: Worker) -> None:
@@ -326,19 +326,19 @@ class Threads:
         )
 
     async def pause(self, worker: Worker) -> None:
-        """Pauses what of a debuggee runs Python code next. Raises RequestFailed, DebuggerGone."""
+        """Pauses the debuggee's thread that runs Python code next. Raises RequestFailed, DebuggerGone."""
         await worker.installed.tracing.wake()
         await worker.connection.client.request("pause", {"threadId": "*"}, timeout=PATIENCE)
 
     def _tell_no_more_stopped(self, worker: Worker, thread: int) -> None:
-        """Tells of a `continued` before an exit, where the thread did not resume: `ray` says so."""
+        """Sends `continued` before a stopped thread's exit; its `ray.reason` is EXITED."""
         if thread in worker.stops and worker.stops[thread].reported:
             self._editor.event("continued", {**self._continued(worker, thread), "ray": {"reason": EXITED}})
 
     def _tell_continued(self, worker: Worker, threads: Iterable[int]) -> None:
         for thread in threads:
             if worker.has_left or thread not in worker.rows:
-                continue  # the editor was told that it has exited
+                continue  # its exit was reported to the editor
             self._editor.event("continued", self._continued(worker, thread))
 
     def _continued(self, worker: Worker, thread: int) -> Message:

@@ -1,7 +1,7 @@
-"""Translation between an editor and debuggees: numbers, paths, and `ray` in the debug console.
+"""Translation between an editor and debuggees: ids, paths, and `ray` in the debug console.
 
-Numbers are found by the name of the field, wherever that is, so that requests and events unknown here are
-translated as well. Source: https://microsoft.github.io/debug-adapter-protocol/specification
+Ids are found by the name of the field, at any depth, so that requests and events unknown here are translated
+as well. Source: https://microsoft.github.io/debug-adapter-protocol/specification
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from rayside.worker.evaluated.scope import CALL, NAMES, is_named, is_scope, with
 
 Kind = Literal["thread", "frame", "variables", "source", "target"]
 
-# Numbers of these kinds mean something only while the debuggee is stopped.
+# Kinds of ids that are valid only during a stop.
 OF_A_STOP: tuple[Kind, ...] = ("frame", "variables", "target")
 
 
 class UnknownId(KeyError):
-    """The editor named a number that it was never given, or that has ended with its stop."""
+    """Unknown id from an editor: it was never assigned, or its stop has ended."""
 
 
 @dataclass(frozen=True)
 class OfAStop:
-    """Owns the numbers of a stop: a debuggee and its thread, None where no thread was named."""
+    """Owner of the ids of a stop: a debuggee and its thread, None if unknown."""
 
     owner: Hashable
     thread: int | None
 
 
 class Ids:
-    """Maps `(owner, kind, inner)` to `outer`, a number from 1 on that is given once, and back.
+    """Maps `(owner, kind, inner)` to a unique `outer` id, from 1 on, and back.
 
-    An owner is a debuggee, `inner` its own number; `outer` is what the editor sees. DAP wants
+    An owner is a debuggee, or OfAStop; `inner` is the debuggee's id, `outer` the editor's. DAP requires
     references below 2**31: https://microsoft.github.io/debug-adapter-protocol/specification#Types_Variable
     """
 
@@ -51,7 +51,7 @@ class Ids:
         self._outer: dict[tuple[Hashable, Kind], dict[int, int]] = {}
 
     def outer(self, owner: Hashable, kind: Kind, inner: int) -> int:
-        """Returns the editor's number, a new one the first time."""
+        """Returns the editor's id; assigns a new one the first time."""
         known = self._outer.setdefault((owner, kind), {})
         if inner not in known:
             known[inner] = next(self._next)
@@ -59,24 +59,24 @@ class Ids:
         return known[inner]
 
     def inner(self, outer: object, kind: Kind) -> tuple[Hashable, int]:
-        """Returns the owner and its own number. Raises UnknownId."""
+        """Returns the owner and its own id. Raises UnknownId."""
         entry = self._inner.get(outer) if isinstance(outer, int) else None
         if entry is None or entry[1] != kind:
             raise UnknownId(outer)
         return entry[0], entry[2]
 
     def forget(self, owner: Hashable, kinds: tuple[Kind, ...] = (*OF_A_STOP, "thread", "source")) -> None:
-        """Forgets the numbers of an owner that has ended, or has resumed (`OF_A_STOP`)."""
+        """Forgets the ids of an owner that has ended, or has resumed (`OF_A_STOP`)."""
         for kind in kinds:
             for outer in self._outer.pop((owner, kind), {}).values():
                 del self._inner[outer]
 
     def forget_stop(self, owner: Hashable, thread: int | None) -> None:
-        """Forgets the numbers of a stop once that thread of the owner has resumed."""
+        """Forgets the ids of a stop after the owner's thread has resumed."""
         self.forget(OfAStop(owner, thread), OF_A_STOP)
 
 
-# Fields of requests, responses and events that have a number which a debuggee gave.
+# Fields of requests, responses and events with an id from a debuggee.
 _FIELDS: dict[str, Kind] = {
     "threadId": "thread",
     "frameId": "frame",
@@ -84,17 +84,17 @@ _FIELDS: dict[str, Kind] = {
     "sourceReference": "source",
     "targetId": "target",
 }
-# Lists whose members have an `id` that requests then name.
+# Lists whose members have an `id` for later requests.
 _LISTS: dict[str, Kind] = {"stackFrames": "frame", "targets": "target"}
 
 
 def inward(
     arguments: Message, number: Callable[[object, Kind], tuple[Hashable, int]]
 ) -> tuple[set[Hashable], Message]:
-    """Returns the owners of what an editor's request names, and the arguments with the owners' numbers.
+    """Returns the owners of the ids in an editor's request, and the arguments with the owners' ids.
 
     Args:
-        number: returns the owner of an editor's number, and its own number. What it raises passes.
+        number: returns the owner of an editor's id, and the owner's own id. Its exceptions are not caught.
     """
     inner, owners = dict(arguments), set()
     places = [inner]
@@ -110,10 +110,10 @@ def inward(
 
 
 def outward(body: Message, number: Callable[[Kind, int], int], source: Callable[[Message], None]) -> Message:
-    """Makes a debuggee's response or event body the editor's, in place; returns it.
+    """Translates the body of a debuggee's response or event for the editor, in place; returns it.
 
     Args:
-        number: returns the editor's number. A reference of 0 means "none" and stays.
+        number: returns the editor's id. A reference of 0 means "none" and stays.
         source: changes a DAP Source in place, after its reference was translated.
     """
     todo: list[Any] = [body]
@@ -142,7 +142,7 @@ def outward(body: Message, number: Callable[[Kind, int], int], source: Callable[
 
 
 def page(arguments: Message, body: Message) -> Message:
-    """Returns the answer to `variables` with what was asked for: pydevd sends all, whatever was."""
+    """Returns the requested part of an answer to `variables`: pydevd always sends all of them."""
     first, count = arguments.get("start", 0), arguments.get("count", 0)
     if isinstance(rows := body.get("variables"), list) and (first or count):
         return {**body, "variables": rows[first : first + count if count else None]}
@@ -154,9 +154,9 @@ _BEGUN = re.compile(r"(?<![\w.])ray\.(\w*)\Z")
 
 
 def evaluated(connection: Connection, arguments: Message) -> Message:
-    """Returns the arguments of an `evaluate` for a debuggee: one of ours has it compute `ray.task`, say."""
+    """Returns arguments of `evaluate` for a debuggee, with names such as `ray.task` replaced by our calls."""
     expression = arguments["expression"].strip()
-    # What can't be compiled here, or not within bounds, is evaluated as it is.
+    # An expression that can't be compiled here, or not within bounds, is not changed.
     if not _ATTRIBUTE.search(expression) or not may_be_compiled(expression) or not connection.has_package:
         return arguments
     try:
@@ -172,14 +172,14 @@ def evaluated(connection: Connection, arguments: Message) -> Message:
 
 
 def as_typed(variables: list[Message]) -> None:
-    """Gives variables the names that users evaluate them by, in place: without the call of ours."""
+    """Restores `ray` in the `evaluateName` of variables, in place of our call."""
     for variable in variables:
         if "evaluateName" in variable:
             variable["evaluateName"] = variable["evaluateName"].replace(CALL, "ray")
 
 
 async def completed(connection: Connection, arguments: Message, targets: list[Message]) -> list[Message]:
-    """Returns the targets of `completions` with the attributes of `ray` before them, where those are begun.
+    """Returns the targets of `completions`, after attributes of `ray` if one of these is being typed.
 
     Raises RequestFailed, DebuggerGone.
     """
@@ -198,13 +198,13 @@ async def completed(connection: Connection, arguments: Message, targets: list[Me
 
 
 class Translator:
-    """Translates to the editor's numbers and paths; `paths` returns the paths of the current editor."""
+    """Translates to the editor's ids and paths; `paths` returns the path mappings of the current editor."""
 
     def __init__(self, ids: Ids, paths: Callable[[], Paths]) -> None:
         self._ids, self._paths = ids, paths
 
     def outward(self, owner: Hashable, body: Message, thread: int | None = None) -> Message:
-        """Gives a debuggee's response or event the editor's numbers and paths, in place; returns it."""
+        """Translates a debuggee's response or event to the editor's ids and paths, in place; returns it."""
 
         def number(kind: Kind, inner: int) -> int:
             return self._ids.outer(OfAStop(owner, thread) if kind in OF_A_STOP else owner, kind, inner)
@@ -213,11 +213,11 @@ class Translator:
             path = document.get("path")
             local = self._paths().local(path) if path else None
             if local is not None:
-                # The editor gets its own file, which it can edit, rather than the text that the debuggee has.
+                # The editor gets its own file, which it can edit, instead of the debuggee's text.
                 document["path"] = local
                 document["sourceReference"] = 0
             elif path and not document.get("sourceReference"):
-                # Without a number the editor would open a file of its own that has this path.
+                # Without a reference the editor would open its own file with this path.
                 document["sourceReference"] = number("source", 0)
 
         return outward(body, number, source)

@@ -1,4 +1,4 @@
-"""The relay's side of one debuggee: its description, its session, and where it is stopped."""
+"""The relay's state of one debuggee: its description, its session, its stops."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rayside.worker import handshake
 from rayside.worker.evaluated import scope
 from rayside.worker.handshake import LONGEST_USER
 
-# Seconds that tables of Ray may lag behind what is; about 1 s was measured.
+# Lag of Ray's tables in seconds, at most; about 1 s was measured.
 _LAG = 5.0
 _FOLDERS = (
     "(lambda os, sys: {p: [] if 'working_dir_files' in p else os.listdir(p)"
@@ -35,10 +35,10 @@ _FOLDERS = (
     " if ('/working_dir_files/' in p or '/py_modules_files/' in p) and os.path.isdir(p)}"
     ")(__import__('os'), __import__('sys'))"
 )
-# This asks only a Ray that is loaded already: importing it into a process that isn't Ray's costs seconds.
+# These use Ray only if it is imported already: importing it into another process costs seconds.
 _TASK = "__import__('sys').modules['ray'].get_runtime_context().get_task_name()"  # without our package
 _JOB = "__import__('sys').modules['ray'].get_runtime_context().get_job_id()"
-# This asks a driver, then a worker in a task; see rayside/worker/handshake.py.
+# For drivers, and for workers in a task; see rayside/worker/handshake.py.
 _SUBMISSION_AND_USER = (
     f"(lambda os, ray, json: (lambda said: (said.get({handshake.SUBMISSION!r}, ''),"
     f" said.get({handshake.USER!r}) or os.environ.get({handshake.USER_VARIABLE!r}, '')))("
@@ -55,75 +55,75 @@ def _cleaned(claim: object, most: int = 200) -> str:
 
 
 class NotWanted(Exception):
-    """The debuggee is of another job than any editor asked for."""
+    """No editor wants the debuggee's job."""
 
 
 Configure = Callable[["Worker"], Awaitable[None]]
 
 
 class Claims(Protocol):
-    """Decides whose a debuggee is.
+    """Decides to which session a debuggee belongs.
 
     Attributes:
-        user: the name of whom the relay is for; empty where the Ray is one person's.
+        user: name of the relay's user; empty on a cluster of one person.
     """
 
     user: str
 
     async def meet(self, worker: Worker, origin: Origin) -> None:
-        """Learns what a debuggee says of itself while it is nobody's.
+        """Receives the origin that a debuggee reports before it is claimed.
 
-        Raises NotWanted where nobody here asked for such a one.
+        Raises NotWanted if no editor wants it.
         """
 
     async def claim(self, worker: Worker) -> Configure:
-        """Returns what configures a debuggee before it runs: its session's, to which it belongs from now on.
+        """Assigns a debuggee to a session; returns that session's function to configure it before it runs.
 
-        Raises NotWanted where nobody here asked for it.
+        Raises NotWanted if no editor wants it.
         """
 
 
 class Holder(Protocol):
-    """Owns a debuggee: a debug session."""
+    """Owner of a debuggee: a debug session."""
 
     def event(self, worker: Worker, message: Message) -> None:
-        """Takes an event of the debuggee."""
+        """Handles an event of the debuggee."""
 
     def attached_to(self, worker: Worker) -> None:
-        """Notes that the debuggee takes requests now."""
+        """Handles a debuggee that takes requests now."""
 
     def refused(self, worker: Worker, error: Exception) -> None:
-        """Notes that the debuggee could not be attached to, or that no editor asked for its job."""
+        """Handles a failure to attach, or a debuggee whose job no editor wants."""
 
     def end(self, worker: Worker) -> None:
-        """Notes that the debuggee's connection has ended."""
+        """Handles the end of the debuggee's connection."""
 
 
 class _State(Enum):
-    """States of a debuggee, in this order; the last may come before the second."""
+    """States of a debuggee, in this order; LEFT may follow ATTACHING directly."""
 
     ATTACHING = auto()
     ATTACHED = auto()
-    LEFT = auto()  # it has ended, or is being detached from
+    LEFT = auto()  # it has ended, or is being detached
 
 
 class Worker:
-    """Represents a debuggee, from the moment it was found until it has ended or the relay has detached.
+    """Debuggee in the relay, from its discovery until it has ended or the relay has detached.
 
     Attributes:
-        debuggee: its description, as discovery last gave it, with its task's name as the last stop gave it.
-        connection: what it is asked by.
-        installed: what is set in it.
-        masks: what is masked of what it shows.
-        holder: the session that the debuggee belongs to now.
-        layout: where the debuggee's files lie.
-        main_thread: debugpy's number of the main thread.
+        debuggee: its description from the last discovery, with the task's name from the last stop.
+        connection: the connection to it.
+        installed: its breakpoints, filters and other settings.
+        masks: masks secrets in its messages.
+        holder: the debug session that it belongs to.
+        layout: the folders of its files.
+        main_thread: debugpy's id of the main thread.
         stops: the stop of each stopped thread.
-        resumes: how often each thread was resumed; what is known of its stop holds only for the same number.
-        rows: the threads that an editor has a row for. `Threads` writes this.
-        others: the names of its Python threads when one of them last stopped. `OtherThreads` writes this.
-        attaching_took: the seconds that attaching took, well or not; 0 before. `Lifecycle` writes this.
-        resuming: the request that resumes a thread, by thread, until it is answered. `Threads` writes this.
+        resumes: how often each thread has resumed: data of a stop is valid only while this is unchanged.
+        rows: the threads with a row in an editor. `Threads` writes this.
+        others: names of Python threads at the last stop. `OtherThreads` writes this.
+        attaching_took: seconds that attaching took, also if it failed; 0 before. `Lifecycle` writes this.
+        resuming: futures of pending requests that resume a thread, by thread. `Threads` writes this.
     """
 
     def __init__(self, debuggee: Debuggee, files: Files, holder: Holder, masking: Masking = UNSET) -> None:
@@ -141,8 +141,8 @@ class Worker:
         self.attaching_took = 0.0
         self.resuming: dict[int, asyncio.Future[Any]] = {}
         self._state = _State.ATTACHING
-        self._settled = asyncio.Event()  # set once it is not ATTACHING any more
-        self._resumed_at = 0.0  # the moment, of `time.monotonic`, in which it was resumed last
+        self._settled = asyncio.Event()  # set after ATTACHING
+        self._resumed_at = 0.0  # the last resume, of `time.monotonic`
 
     # --- from found to left --------------------------------------------------------------
 
@@ -157,19 +157,19 @@ class Worker:
 
     @property
     def has_left(self) -> bool:
-        """Returns whether it has ended, or is being detached from."""
+        """Returns whether it has ended, or is being detached."""
         return self._state is _State.LEFT
 
     async def settled(self) -> None:
-        """Waits until it is attached, or has left."""
+        """Waits until it is attached, or `has_left`."""
         await self._settled.wait()
 
     def takes_requests(self) -> None:
-        """Notes that it is attached."""
+        """Marks it as attached."""
         self._becomes(_State.ATTACHED)
 
     def leaves(self) -> None:
-        """Notes that it has ended, or that it is detached from."""
+        """Marks it as ended, or as being detached."""
         self._becomes(_State.LEFT)
 
     def _becomes(self, state: _State) -> None:
@@ -180,13 +180,13 @@ class Worker:
     async def attach(self, options: Mapping[str, Any], claims: Claims, *, children: bool) -> None:
         """Attaches; `options` are debugpy's `attach` arguments.
 
-        `children` says whether the processes that it starts are to open debugger ports of their own.
+        `children`: whether its child processes open debugger ports of their own.
 
         Raises:
-            AlreadyDebugged: the debuggee has another client; asking again does no harm.
-            AttachFailed: the same, of a debuggee that is not asked again.
+            AlreadyDebugged: the debuggee has another client; a retry is harmless.
+            AttachFailed: the same, for a debuggee without retries.
             DebuggerGone: it has ended, or did not answer in time.
-            NotWanted: no editor asked for its job; it waits on, for somebody else.
+            NotWanted: no editor wants its job; it continues to wait for a debugger.
         """
 
         async def configure_debuggee() -> None:
@@ -207,45 +207,45 @@ class Worker:
         self.main_thread = [*main, *rows, {"id": 0}][0]["id"]
 
     async def detach(self) -> None:
-        """Detaches: the debuggee runs on without us."""
+        """Detaches: the debuggee continues."""
         await self.connection.detach(self.installed.give_back)
 
     async def answers(self) -> None:
-        """Waits until nothing is in flight, however long that takes."""
+        """Waits until no request is pending, without a timeout."""
         while not self.has_left and not await self.connection.client.drain(timeout=ATTACHING):
             pass
 
     def given_to(self, holder: Holder) -> None:
-        """Notes that it is another session's, whose editor knows of none of its stops."""
+        """Hands it over to another session, whose editor has no report of its stops."""
         self.holder = holder
         self.unreported()
 
     def unreported(self) -> None:
-        """Notes that the editor knows of none of its stops: it is another one."""
+        """Marks its stops as unreported, for another editor."""
         for stop in self.stops.values():
             stop.reported = False
 
-    # --- what it works for ---------------------------------------------------------------
+    # --- job and task --------------------------------------------------------------------
 
     async def ask_origin(self) -> Origin:
-        """Asks for its origin: Ray's own debugger, and an earlier version's listener, do not tell it."""
+        """Asks for its origin, which Ray's own debugger and older versions' listeners do not report."""
         job = await self.connection.literal(_JOB, timeout=ATTACHING)
         more = await self.connection.literal(_SUBMISSION_AND_USER, timeout=ATTACHING)
         submission, user = more if isinstance(more, tuple) and len(more) == 2 else ("", "")
         return Origin(_cleaned(job), _cleaned(submission), _cleaned(user, LONGEST_USER))
 
     def comes_from(self, origin: Origin) -> None:
-        """Notes the job that it works for, and the name of the user whose that is, if known."""
+        """Records its job, and the job's user, if known."""
         job_id, submission_id = origin.job_id, origin.submission_id
         self.debuggee = replace(self.debuggee, job_id=job_id, submission_id=submission_id, user=origin.user)
 
     async def look_at_stop(self, thread: int) -> None:
-        """Asks a stopped thread for its task, and learns what is to be masked.
+        """Asks a stopped thread for its task, and for secrets to be masked.
 
         Ray's tables have the task late, or not exactly.
         """
         stop = self.stops.get(thread)
-        # Ray would write an error into a driver's log, and a child runs no task of Ray's.
+        # Ray would log an error in a driver, and a child process runs no Ray task.
         if stop is None or self.debuggee.driver or self.debuggee.parent:
             await self.masks.learn()
             return
@@ -256,7 +256,7 @@ class Worker:
             self.debuggee = replace(self.debuggee, task=name)
 
     async def text_at(self, thread: int, expression: str) -> str:
-        """Returns a text that a stopped thread's innermost frame gives; empty for no answer, or another."""
+        """Evaluates in a stopped thread's innermost frame; returns a text, "" on failure or another type."""
         top = {"threadId": thread, "levels": 1}
         with contextlib.suppress(RequestFailed, DebuggerGone, LookupError, TypeError):
             body = await self.connection.client.request("stackTrace", top, timeout=PATIENCE)
@@ -266,12 +266,12 @@ class Worker:
         return ""
 
     def described_at(self, thread: int) -> Debuggee:
-        """Returns its debuggee as a stopped thread knows it: threads of an actor run tasks of their own."""
+        """Returns its description with a stopped thread's task: threads of an actor run different tasks."""
         stop = self.stops[thread]
         return replace(self.debuggee, task=stop.task or self.debuggee.task, since=stop.since)
 
     def described(self, debuggee: Debuggee) -> None:
-        """Takes what discovery says of it now; what a stop said is surer."""
+        """Updates its description from discovery; a task that a stop reported has priority."""
         task = self.debuggee.task if self.stops or debuggee.as_of < self._resumed_at else debuggee.task
         job_id = debuggee.job_id or self.debuggee.job_id
         submission_id = debuggee.submission_id or self.debuggee.submission_id
@@ -280,31 +280,31 @@ class Worker:
 
     @property
     def is_idle(self) -> bool:
-        """Returns whether it runs nothing, as far as is known: no task, and no program of the user's."""
-        # A step resumes it, and what discovery says may be of before its task.
+        """Returns whether it runs no task or user program, as far as known."""
+        # A step resumes it, and the discovery's data may be older than its task.
         is_known = time.monotonic() - self._resumed_at > _LAG
         debuggee = self.debuggee
         return is_known and not (self.stops or debuggee.task or debuggee.driver or debuggee.parent)
 
-    # --- where it is stopped -------------------------------------------------------------
+    # --- stops ---------------------------------------------------------------------------
 
     def has_failed(self, thread: int) -> bool:
-        """Returns whether a thread stands still where an exception has left what it ran."""
+        """Returns whether a thread is stopped because of an exception."""
         return thread in self.stops and self.stops[thread].body.get("reason") == "exception"
 
     async def sleep(self) -> None:
-        """Lets its code run at full speed, unless it is stopped."""
+        """Turns tracing off, for full speed, unless a thread is stopped."""
         if not self.stops:
             await self.installed.tracing.sleep()
 
     def stopped(self, thread: int, body: Message) -> Stop:
-        """Notes that a thread has stopped; `body` is that of debugpy's event."""
+        """Records a thread's stop; `body` is the body of debugpy's event."""
         now = datetime.now(timezone.utc).isoformat(timespec="microseconds")
         self.stops[thread] = stop = Stop(body, now.replace("+00:00", "Z"))
         return stop
 
     def resumed(self, threads: Iterable[int]) -> dict[int, Stop]:
-        """Notes that these threads resume; returns the stops that they had."""
+        """Records that these threads resume; returns their stops."""
         stops = {thread: self.stops.pop(thread) for thread in [*threads] if thread in self.stops}
         self.installed.tracing.resumed()
         self.resumes.update([*stops, None])
@@ -313,7 +313,7 @@ class Worker:
         return stops
 
     def did_not_resume(self, stops: Mapping[int, Stop]) -> None:
-        """Notes that what `resumed` returned is stopped still."""
+        """Restores the stops that `resumed` returned: their threads did not resume."""
         self.stops = {**stops, **self.stops}
 
     def _event(self, event: Message) -> None:

@@ -1,1 +1,1 @@
-"""Runs inside a Ray that others made: the debug relay as an actor, and the job that begins and ends it."""
+"""Programs in an existing Ray cluster: the debug relay as an actor, and the job that starts and ends it."""

@@ -1,6 +1,6 @@
-"""A job's program: `python -m rayside.relay_actor` runs the relay that a file in the job's folder describes.
+"""Program of a job: `python -m rayside.relay_actor` starts the relay from a RelaySpec in the job's folder.
 
-It ends an earlier relay of that name first, and prints one line: `RAYSIDE_RELAY`, and `Running` as JSON.
+It first ends an earlier relay of that name, and prints one line: `RAYSIDE_RELAY`, and `Running` as JSON.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rayside.errors import RaysideError
 from rayside.relay_actor.actor import RelayActor
 from rayside.relay_actor.spec import ANSWER, FAILURE, FILE, NAMESPACE, RelaySpec
 
-# Seconds for the actor's process to come up, for it to let go what it holds, and for Ray to forget its name.
+# Timeouts in seconds: start of the actor's process, detaching from all debuggees, and release of its name.
 _PATIENCE, _GOODBYE, _FORGOTTEN = 90.0, 10.0, 20.0
-# Ray gives this resource to the head's node alone.
+# Ray's resource of the head node.
 _HEAD = "node:__internal_head__"
 
 
 def begin(spec: RelaySpec) -> str:
-    """Runs the relay on the head's node until it is ended; returns `Running`, as its document."""
+    """Starts the relay on the head node, as a detached actor; returns the document of `Running`."""
     end(spec)
     head = next(node["NodeID"] for node in ray.nodes() if node["Alive"] and _HEAD in node["Resources"])
     actor = (
@@ -46,21 +46,21 @@ def begin(spec: RelaySpec) -> str:
 
 
 def end(spec: RelaySpec) -> None:
-    """Ends the relay of that name; it does nothing where there is none."""
+    """Ends the relay of that name, if there is one."""
     deadline = time.monotonic() + _FORGOTTEN
     with contextlib.suppress(ValueError):
         actor = ray.get_actor(spec.name)
         with contextlib.suppress(ray.exceptions.RayError):
             ray.get(actor.end.remote(), timeout=_GOODBYE)
         ray.kill(actor)
-        # Its name is free when Ray has noticed: then this raises ValueError.
+        # After Ray has released the name, this raises ValueError.
         while time.monotonic() < deadline:
             ray.get_actor(spec.name)
             time.sleep(0.1)
 
 
 def main() -> int:
-    """Runs the relay; returns the exit code."""
+    """Starts the relay; returns the exit code."""
     spec = RelaySpec.read(Path(FILE))
     ray.init(namespace=NAMESPACE, log_to_driver=False, logging_level=logging.WARNING)
     try:

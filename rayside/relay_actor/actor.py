@@ -1,4 +1,4 @@
-"""Actor that serves a relay inside a Ray cluster of which only the head can be reached."""
+"""Actor with a debug relay, for Ray clusters of which only the head can be reached."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class RelayActor:
-    """A relay on the loopback of the node that it runs on; Ray makes it an actor with an event loop."""
+    """Relay on the loopback interface of its node; an async actor in Ray."""
 
     def __init__(self, spec: RelaySpec) -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
@@ -27,10 +27,10 @@ class RelayActor:
         self._relay: Relay | None = None
 
     async def begin(self, actor_id: str) -> str:
-        """Listens on a free port; returns `Running`, as its document. Raises what Ray's dashboard raises."""
+        """Listens on a free port; returns the document of `Running`. Raises errors of Ray's dashboard."""
         allow_many_files()
         asks = authentication.mode(self._url) == authentication.TOKEN
-        # Ray's processes have its token where Ray itself looks for it.
+        # Ray's processes have the token where Ray reads it.
         try:
             token = authentication.token("", os.environ) if asks else ""
         except CredentialsRefused:
@@ -51,6 +51,6 @@ class RelayActor:
         return Running(port, actor_id, tuple(out_of_reach(Dashboard(self._url, token).raylets()))).document()
 
     async def end(self) -> None:
-        """Lets go what is held: the actor is about to be killed."""
+        """Detaches from all debuggees: the actor is about to be killed."""
         if self._relay is not None:
             await self._relay.close()

@@ -1,7 +1,7 @@
-"""Finds an actor of another job by its id: also one that has no name, and whose class this job lacks.
+"""Handles of other jobs' actors by id, also without a name, or without their class in this job.
 
-Ray's public way, `ray.get_actor`, takes a name, and loads the actor's class, which needs that job's modules.
-What it makes a handle of is in Ray's table of actors. This leans on `ActorHandle` in core_worker.proto,
+Ray's public API, `ray.get_actor`, needs a name, and loads the actor's class, which needs that job's modules.
+This reads the data for a handle from Ray's table of actors. It relies on `ActorHandle` in core_worker.proto,
 `GlobalStateAccessor` in _raylet.pyx and `load_actor_class` in function_manager.py (seen: Ray 2.46 and 2.60).
 """
 
@@ -20,9 +20,9 @@ class ActorTable:
         self._accessor.connect()
 
     def handle(self, actor_id: str) -> Any:
-        """Returns a handle that has `__ray_call__`, and does not keep the actor alive.
+        """Returns a handle with `__ray_call__` that does not keep the actor alive.
 
-        Raises LookupError where there is no such actor; and whatever a Ray with other inner parts raises.
+        Raises LookupError if there is no such actor, and any error if Ray's internals differ.
         """
         import ray
         from ray.core.generated import common_pb2, core_worker_pb2, gcs_pb2
@@ -39,7 +39,7 @@ class ActorTable:
         class Anything:
             pass
 
-        # Its own class may not be loadable here, and nothing of it is called.
+        # The actor's class may not be loadable here, and none of its methods is called.
         loaded = ray._private.worker.global_worker.function_actor_manager._loaded_actor_classes
         loaded[descriptor.function_id] = ray.actor._modify_class(Anything)
         state = core_worker_pb2.ActorHandle(

@@ -1,9 +1,9 @@
-"""A job's program: `python -m rayside.relay_actor.opening` opens a debugger in processes of other jobs.
+"""Program of a job: `python -m rayside.relay_actor.opening` opens debugger ports in other jobs' processes.
 
-An actor runs a function of ours between two of its own calls. Into drivers and tasks Ray sends no code of
-other jobs: py-spy, which Ray brings, reads their stacks.
-The file `FILE` in the job's folder says which they are; one line that begins with `ANSWER` has an `Outcome`
-for each, as JSON.
+An actor runs our function between two of its own calls. Drivers and tasks can't run code of other jobs:
+py-spy, which Ray installs, reads their stacks.
+The file `FILE` in the job's folder lists the processes; one line that begins with `ANSWER` contains an
+`Outcome` for each, as JSON.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from rayside.worker import attach
 
 ANSWER, FILE = "RAYSIDE_OPENING ", "opening.json"
 OPENED, BUSY, NOT_POSSIBLE = "opened", "busy", "not possible"
-# Seconds for an actor to come to our call, and for py-spy.
+# Timeouts in seconds: an actor's call of our function, and py-spy.
 _CALL, _SPY = 10.0, 30.0
-# Of so many processes the stacks are read: each takes a process beside it for a moment.
+# Limit of processes whose stacks are read: each needs another process on its node for a moment.
 _MOST_BESIDE = 32
-# Characters of a stack that are told, and of all the answer.
+# Limits in characters: one stack, and the whole answer.
 _LONGEST_STACK, _LONGEST = 20_000, 1_000_000
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process: `actor_id` where an actor is in it, and its name, if any; the others by `pid` and node.
+    """Process to be opened: an actor's by `actor_id`, with its name, if any; others by `pid` and node.
 
-    `user` is the name of who has it opened.
+    `user` is the name of the user who requests it.
     """
 
     worker_id: str
@@ -57,9 +57,9 @@ class Outcome:
 
 
 def outcomes(text: str) -> dict[str, Outcome]:
-    """Returns the outcomes, by worker, from what the job has printed. Raises ValueError where there are none.
+    """Returns the outcomes, by worker, from the job's output. Raises ValueError if it has none.
 
-    It comes from the cluster, so what has another form is refused.
+    The output is untrusted, so other forms are refused.
     """
     answer = next((row for row in text.splitlines() if row.startswith(ANSWER)), "").removeprefix(ANSWER)
     try:
@@ -74,7 +74,7 @@ def _is_known(result: str) -> bool:
 
 
 def _open(actor: Any, user: str) -> str:
-    """Opens a debugger in the actor's process; returns why not, empty where it is open."""
+    """Opens a debugger port in the actor's process; returns the reason of a failure, else ""."""
     error = attach.open_in_ray(user=user)
     if isinstance(error, ImportError):
         return "its environment has no debugpy"
@@ -82,7 +82,7 @@ def _open(actor: Any, user: str) -> str:
 
 
 def _stack(pid: int) -> str:
-    """Returns what py-spy says of a process of this node. Raises RuntimeError with its reason."""
+    """Returns py-spy's stack dump of a process on this node. Raises RuntimeError with py-spy's reason."""
     program = shutil.which("py-spy") or str(Path(sys.executable).with_name("py-spy"))
     spy = [program, "dump", "--pid", str(pid)]
     try:
@@ -92,19 +92,19 @@ def _stack(pid: int) -> str:
     if done.returncode:
         if "permission denied" in done.stderr.lower():
             raise RuntimeError("py-spy is not allowed to read processes there (SYS_PTRACE)")
-        # What follows its first line is a backtrace of py-spy itself.
+        # After its first line, py-spy prints its own backtrace.
         raise RuntimeError((done.stderr.strip().splitlines() or ["py-spy failed"])[0])
     return done.stdout[:_LONGEST_STACK]
 
 
 def opened(processes: list[Process]) -> list[Outcome]:
-    """Opens what can be opened, side by side, and returns an outcome for each."""
+    """Opens debugger ports in parallel where possible, and returns an outcome for each process."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     import rayside.worker
 
-    # The actors' processes have nothing of ours.
+    # The actors' processes lack our package.
     ray.cloudpickle.register_pickle_by_value(rayside.worker)
     table = ActorTable()
     calls: dict[str, Any] = {}
@@ -127,7 +127,7 @@ def opened(processes: list[Process]) -> list[Outcome]:
     }
     if tried:
         ray.wait(list(tried.values()), num_returns=len(tried), timeout=2 * _SPY)
-    # As JSON a character may take six: all of them together have to fit.
+    # A character may take six in JSON, and all stacks together have to fit.
     most = min(_LONGEST_STACK, _LONGEST // 10 // max(1, len(tried)))
     return [_after(outcome, tried.get(outcome.worker_id), most) for outcome in done]
 
@@ -138,7 +138,7 @@ def _handle(table: ActorTable, process: Process) -> Any:
 
     try:
         return table.handle(process.actor_id)
-    except Exception:  # This Ray may have other inner parts.
+    except Exception:  # Ray's internals may differ.
         if not process.actor_name:
             raise
         return ray.get_actor(process.actor_name, namespace=process.namespace)
@@ -162,7 +162,7 @@ def _of_actor(process: Process, call: Any) -> Outcome:
 
 
 def _after(outcome: Outcome, tried: Any, most: int) -> Outcome:
-    """Returns the outcome with `most` characters of the stack of its process, or with why there is none."""
+    """Returns the outcome with `most` characters of the process's stack, or the reason why there is none."""
     import ray
 
     if tried is None:
@@ -175,7 +175,7 @@ def _after(outcome: Outcome, tried: Any, most: int) -> Outcome:
 
 
 def main() -> None:
-    """Opens the processes that the file names, and prints what became of them."""
+    """Opens debugger ports in the processes in the file, and prints the outcomes."""
     import ray
 
     processes = [Process(**row) for row in json.loads(Path(FILE).read_text())]

@@ -1,4 +1,4 @@
-"""Describes the relay that is to run inside a Ray, for the job that begins it and for who submits that."""
+"""Specification and state of a relay inside a Ray cluster, for the job that starts it and its submitter."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 from rayside.relay.config import UNSET, Masking
 
-# The actor is in a Ray namespace of its own, where no job's actors are.
+# The actor's Ray namespace, separate from all jobs' actors.
 NAMESPACE = "rayside"
-# The file, in the job's working_dir, that says what relay is to run.
+# File in the job's working_dir with the RelaySpec.
 FILE = "relay.json"
-# The job prints this in front of its answer: its other lines are Ray's.
+# Prefix of the job's answer: its other lines are Ray's.
 ANSWER = "RAYSIDE_RELAY "
-# So it prints what kept it from that.
+# Prefix of the job's error message.
 FAILURE = "RAYSIDE_RELAY_FAILED "
-# This program, with the actor's name as its argument, ends a relay; it needs nothing of ours.
+# Program that ends a relay, with the actor's name as its argument; it does not need our package.
 END = """\
 import ray, sys
 ray.init(namespace="rayside", log_to_driver=False)
@@ -31,17 +31,17 @@ except ray.exceptions.RayError:
     pass
 ray.kill(actor)
 """
-# No answer has more characters: it has some nodes' addresses.
+# Limit in characters of an answer, which contains addresses of nodes.
 _LONGEST = 100_000
 
 
 @dataclass(frozen=True)
 class RelaySpec:
-    """One relay: the actor's `name`, Ray's `dashboard` as the head reaches it, `digest` and `masking`.
+    """Specification: the actor's `name`, Ray's `dashboard` as seen from the head, `digest` and `masking`.
 
-    `user` is the name of whom it is for.
-    `digest` (hexadecimal) is that of the token that editors bring. The token itself is not in it: whoever may
-    list jobs can read what a job was submitted with.
+    `user` is the name of the relay's user.
+    `digest` (hexadecimal) is the digest of the editors' token. The token itself is not part of it: a user
+    with permission to list jobs can read everything that was submitted with a job.
     """
 
     name: str
@@ -52,7 +52,7 @@ class RelaySpec:
 
     @classmethod
     def read(cls, file: Path) -> RelaySpec:
-        """Reads `file`. Raises OSError, ValueError, KeyError or TypeError unless it is one."""
+        """Reads `file`. Raises OSError, ValueError, KeyError or TypeError if it is invalid."""
         document: dict[str, Any] = json.loads(file.read_text())
         masked = document["masking"]
         masking = Masking(str(masked["names"]), str(masked["values"]), masked["by_value"] is True)
@@ -68,7 +68,7 @@ class RelaySpec:
 
 @dataclass(frozen=True)
 class Running:
-    """A relay that runs: `port` of the head's loopback, the actor's id, and the nodes it can't reach."""
+    """Running relay: its `port` on the head's loopback, the actor's id, and the nodes that it can't reach."""
 
     port: int
     actor_id: str
@@ -76,9 +76,9 @@ class Running:
 
     @classmethod
     def parse(cls, text: str) -> Running:
-        """Returns what `document` wrote. Raises ValueError, KeyError or TypeError unless it is one.
+        """Parses the text from `document`. Raises ValueError, KeyError or TypeError if it is invalid.
 
-        It comes from the cluster: what is too long, or no port, is refused.
+        The text is untrusted: one that is too long, or has no valid port, is refused.
         """
         try:
             document = json.loads(text[:_LONGEST])
