@@ -1,1 +1,1 @@
-"""Identity of a Ray cluster that this machine knows, and the connections to it."""
+"""Identity of Ray clusters that this machine has a record of, and connections to them."""

@@ -1,4 +1,4 @@
-"""Access to Ray's dashboard on a cluster that this machine knows, for the debugger's verbs."""
+"""Access to Ray's dashboard on a recorded cluster, for the debugger's commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Access(ABC):
-    """Access to the Ray of one cluster."""
+    """Base class of the access to Ray on one cluster."""
 
     @property
     @abstractmethod
@@ -26,34 +26,34 @@ class Access(ABC):
     @property
     @abstractmethod
     def cluster(self) -> str:
-        """Returns the name by which `submit --json` calls the cluster."""
+        """Returns the cluster's name in the output of `submit --json`."""
 
     @abstractmethod
     def dashboard(self) -> Dashboard:
         """Returns a client of Ray's dashboard, which may not answer. Raises NotRunning without a token."""
 
     def require(self) -> Dashboard:
-        """Returns a client of Ray's dashboard, which answers. Raises NotRunning, RayDied."""
+        """Returns a client of Ray's dashboard that has answered. Raises NotRunning, RayDied."""
         dashboard = self.dashboard()
         dashboard.version()
         return dashboard
 
     def completed(self, job: jobs.Submission) -> jobs.Submission:
-        """Returns the job with what this Ray lacks for it. Raises what its steps raise."""
+        """Returns the job with additions that this Ray cluster requires. Raises the errors of its steps."""
         return job
 
     def submit(self, job: jobs.Submission, submission_id: str) -> None:
-        """Submits a job, completed. Raises SubmissionFailed and what else `ray.jobs.submit` raises."""
+        """Submits a job, completed. Raises SubmissionFailed and the other errors of `ray.jobs.submit`."""
         jobs.submit(self.dashboard(), self.completed(job), submission_id)
 
     def log(self) -> str:
-        """Returns what Ray's head has printed. Raises NotRunning."""
+        """Returns the log of Ray's head. Raises NotRunning."""
         return self.require().head_log()
 
 
 @dataclass(frozen=True)
 class RecordedAccess(Access):
-    """Access to a cluster through the files in its folder, whatever made or connected to it."""
+    """Access to a cluster through its recorded files, independent of the target that wrote them."""
 
     record: Instance
 
@@ -75,16 +75,16 @@ class RecordedAccess(Access):
 
     @property
     def _ray(self) -> RecordedRay:
-        # Targets have an access of their own, and no use for these steps.
+        # Imported late: targets have their own Access, and don't need these steps.
         from rayside.steps.existing_ray import RecordedRay
 
         return RecordedRay(self.record)
 
 
 def of_user(job: jobs.Submission, instance: Instance, python: str) -> jobs.Submission:
-    """Returns a job for an existing Ray cluster: its user's, and where it has --debug, with the packages.
+    """Returns a job for an existing Ray cluster, with its user, and with debugger packages for --debug.
 
-    `python` is the version of the workers' Python, as in 3.11.7.
+    `python` is the Python version of the workers, as in 3.11.7.
     """
     job = replace(job, user=instance.user)
     if not job.debug:

@@ -1,4 +1,4 @@
-"""Checks of a command's settings against a cluster's record, and the choice of its ports."""
+"""Validation of a command's settings against a cluster's record, and the choice of the cluster's ports."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rayside.errors import InvalidSetting
 from rayside.ports import port_holder
 from rayside.settings import Settings
 
-# The options that set these.
+# Settings, and the command-line options that set them.
 _SWITCHES = {"create": "--create", "workspace_pod": "--workspace"}
 
 
 def chosen_ports(known: Instance, state_folder: Path, asked: Ports, usual: Ports) -> Ports:
-    """Returns the ports that were asked for, and for the rest those that the cluster has been given.
+    """Returns the requested ports, and the recorded ports of the cluster for the rest.
 
-    A new cluster gets the usual ports; unless it is the first, free ones in place of those that are taken.
+    A new cluster gets the usual ports; unless it is the first, free ports replace the occupied ones.
     """
     recorded = known.record.exists()
     if recorded and asked == usual and all(vars(known.ports).values()):
@@ -49,7 +49,7 @@ def chosen_ports(known: Instance, state_folder: Path, asked: Ports, usual: Ports
 def require_as_made(
     settings: Settings, recorded: Instance, made_with: Mapping[str, Any], *, hint: str
 ) -> None:
-    """Raises InvalidSetting where a setting that is no default differs from those of the cluster."""
+    """Raises InvalidSetting if a non-default setting differs from the cluster's recorded setting."""
     for key, value in made_with.items():
         asked = getattr(settings, key)
         # An earlier version recorded no user.

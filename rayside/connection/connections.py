@@ -1,7 +1,7 @@
-"""Connections to an existing Ray cluster: at an address, by SSH, through a context of Kubernetes.
+"""Connections to an existing Ray cluster: at an address, over SSH, through a Kubernetes context.
 
-Each lists the steps that make it. Where this machine reaches Ray's nodes the relay is a process of this
-machine; where it reaches the head alone, the relay is an actor there, and two ports lead to it.
+Each lists its steps. If this machine reaches Ray's nodes, the relay is a local process; if it reaches the
+head alone, the relay is an actor there, with two port forwards to the head.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Connection:
     """Connection to a Ray cluster whose nodes this machine reaches.
 
     Attributes:
-        ground: the names of steps that come before the state folder, besides the look at the Ray.
-        programs: the folder of the `python` and `ray` that the workspace uses.
+        ground: names of steps before the state folder, besides the preflight.
+        programs: the folder with the workspace's `python` and `ray`.
     """
 
     shell: Shell
@@ -51,17 +51,17 @@ class Connection:
     ground: tuple[str, ...] = ()
     programs: Path | None = None
 
-    # The ports of this machine that it listens on.
+    # Names of the local ports that it listens on.
     opens: tuple[str, ...] = ("relay",)
 
     def steps(self) -> list[Step]:
-        """Returns the steps, in the order in which people read them."""
-        # What can't work leaves nothing behind.
+        """Returns the steps, in the order for display."""
+        # The preflight is first: a connection that can't work leaves no files.
         return [self.preflight, self.state_folder, *self.forward_steps, self.head, *self.relay_steps]
 
     @property
     def notice(self) -> str:
-        """Returns what the connection puts on the cluster, as one paragraph for people."""
+        """Returns one paragraph for people on what the connection adds to the cluster."""
         return (
             f"The debug relay runs on this machine, and connects to the debuggers in the workers of "
             f"{self.instance.place}; nothing is put there. {_A_JOB}"
@@ -73,7 +73,7 @@ class Connection:
 
     @property
     def forward_steps(self) -> list[Step]:
-        """Returns the forwards to its dashboard; none where this machine reaches that directly."""
+        """Returns the steps of port forwards to the dashboard; none if this machine reaches it directly."""
         return []
 
     @cached_property
@@ -82,7 +82,7 @@ class Connection:
 
     @property
     def tokens(self) -> tuple[str, Path]:
-        """Returns the file of the token that the user named, and the one that an earlier command wrote."""
+        """Returns the user's token file, and the token file that an earlier command wrote."""
         return self.settings.token_file, self.instance.token_file
 
     @cached_property
@@ -99,7 +99,7 @@ class Connection:
 
     @property
     def relay(self) -> PortStep:
-        """Returns the step that makes the relay's port answer."""
+        """Returns the step that provides the relay's local port."""
         python, masked = Path(sys.executable), self.masking
         return LocalRelay(self.shell, self.instance, self.head, masked, shared_files=False, python=python)
 
@@ -108,13 +108,13 @@ class Connection:
         return Masking.of(self.settings)
 
     def present(self) -> bool:
-        """Returns whether anything of it runs on this machine."""
+        """Returns whether a process of the connection runs on this machine."""
         return self.relay.present()
 
 
 @dataclass(frozen=True)
 class ByHead(Connection):
-    """Base class of connections to a Ray cluster of which this machine reaches only the head."""
+    """Base class of connections to a Ray cluster whose head alone is reachable from this machine."""
 
     opens: tuple[str, ...] = ("dashboard", "relay")
 
@@ -128,7 +128,7 @@ class ByHead(Connection):
 
     @abstractmethod
     def program(self, port_name: str) -> Program:
-        """Returns the program that leads to where the forward of that name leads."""
+        """Returns the program that carries the port forward of that name."""
 
     @property
     @abstractmethod
@@ -136,12 +136,12 @@ class ByHead(Connection):
         """Returns the transport of the forwards, for people."""
 
     def require_forwarding(self) -> None:
-        """Raises where a right that forwards need is missing."""
+        """Raises if a permission for port forwards is missing."""
 
     def forward(
         self, name: str, port: int, remote: Callable[[], int], speaks: Speaks, mark: str, needs: str
     ) -> HeadForward:
-        """Returns the step that leads `port` of this machine, the forward `name`, to the head's `remote`."""
+        """Returns the step of the forward `name`, from the local `port` to the head's port `remote`."""
         return HeadForward(
             *(self.shell, self.instance, name, port, speaks, remote, self.program(name)),
             transport=self.transport,
@@ -173,15 +173,15 @@ class ByHead(Connection):
         )
 
     def offered_token(self) -> str | None:
-        """Returns Ray's token, where the place that the head is in gives it."""
+        """Returns Ray's token if the head's environment provides it, as Kubernetes does; else None."""
         return None
 
     def require_debuggable(self) -> None:
-        """Raises where it is known, before Ray is asked, that nothing can be debugged there."""
+        """Raises if the cluster is known, without a request to Ray, not to be debuggable."""
 
     @contextmanager
     def passage(self) -> Iterator[str]:
-        """Yields an address of the dashboard: the forward that is there, else one for the meantime.
+        """Yields an address of the dashboard: the existing forward, else a temporary one.
 
         Raises as `forwarded`.
         """
@@ -220,7 +220,7 @@ class ByHead(Connection):
 
 @dataclass(frozen=True)
 class BySsh(ByHead):
-    """Connection to a Ray cluster whose head is a host that the user's OpenSSH leads to."""
+    """Connection to a Ray cluster whose head is a host of the user's OpenSSH."""
 
     def program(self, port_name: str) -> Ssh:
         return Ssh(self.instance.ssh)
@@ -232,7 +232,7 @@ class BySsh(ByHead):
 
 @dataclass(frozen=True)
 class ByContext(ByHead):
-    """Connection to a RayCluster in a Kubernetes that the user's kubeconfig leads to; `kube` reads there."""
+    """Connection to a RayCluster in a Kubernetes cluster of the user's kubeconfig, which `kube` reads."""
 
     kube: Namespace = field(kw_only=True)
 
@@ -245,18 +245,18 @@ class ByContext(ByHead):
             raise authentication.kubernetes_tokens(self.instance.place)
 
     def require_rights(self) -> None:
-        """Raises where a right or another precondition is missing."""
+        """Raises if a permission or another precondition is missing."""
         self.require_forwarding()
 
     def require_forwarding(self) -> None:
         require_forwarding(self.kube)
 
     def selector(self, port_name: str) -> str:
-        """Returns the label selector of the pod that the forward of that name leads to."""
+        """Returns the label selector of the pod at the end of the port forward `port_name`."""
         return head_selector(self.instance.their_cluster)
 
     def program(self, port_name: str) -> Kubectl:
-        # A user with a context has kubectl, too.
+        # A user with a Kubernetes context has kubectl, too.
         kubectl = Path(shutil.which("kubectl") or "kubectl")
         return to_pod(self.kube, kubectl, self.selector(port_name))
 
@@ -274,7 +274,7 @@ def connection_to(
     ground: tuple[str, ...] = (),
     programs: Path | None = None,
 ) -> Connection:
-    """Returns the connection to an instance; `kube` is called for one that a context leads to."""
+    """Returns the connection to an instance; `kube` is called for instances with a Kubernetes context."""
     known = shell, settings, instance, ground, programs
     if instance.ssh:
         return BySsh(*known)

@@ -1,6 +1,6 @@
-"""debugpy packages for jobs whose image lacks debugpy: they travel with the job, among its `py_modules`.
+"""debugpy packages for images without debugpy: they are uploaded with the job, in its `py_modules`.
 
-So the cluster's workers need no network, no pip and no other image.
+The workers then need no network, no pip and no other image.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from pathlib import Path
 
 from rayside import versions
 
-# The debugger's packages. What bytecode requires, Ray has.
+# The debugger's packages. Ray includes the dependencies of bytecode.
 _PACKAGES = "bytecode", "debugpy"
-# Their compiled parts: debugpy takes its Python ones, which are slower, where these are for another Python.
+# Compiled extensions: without one for its Python version, debugpy falls back to slower Python code.
 _COMPILED = "*.so", "*.pyd", "*.dylib", "__pycache__"
 
 
 def packages_for(python: str, folder: Path) -> tuple[str, ...]:
-    """Returns the folder of each package, for workers with this Python, as in 3.11.7.
+    """Returns the folder of each package, for workers with the Python version `python`, as in 3.11.7.
 
-    They are this environment's own; or, where their compiled parts are for another Python than the
-    workers', or another system, copies without these in `folder`. A Python on another processor ignores
-    compiled parts that are not its own.
+    The packages are this environment's; if their compiled extensions are for another Python version or
+    another system, copies without these in `folder`. A Python on another processor ignores foreign
+    extensions.
     """
     own = tuple(_own(name) for name in _PACKAGES)
     is_same_python = python.split(".")[:2] == [str(part) for part in sys.version_info[:2]]

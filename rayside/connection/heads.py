@@ -15,12 +15,12 @@ from rayside.reach.programs import Kubectl
 
 _HEADS = "ray.io/node-type=head"
 _CLUSTER, _OWNER = "ray.io/cluster", "ray.io/originated-from-cr-name"
-# The most names that an error lists.
+# Limit: names that an error lists.
 _TOLD = 10
 
 
 class Namespace(Protocol):
-    """One namespace of a Kubernetes, as its user may read it."""
+    """One Kubernetes namespace, read with its user's permissions."""
 
     @property
     def kubeconfig(self) -> Path: ...
@@ -32,17 +32,17 @@ class Namespace(Protocol):
     def namespace(self) -> str: ...
 
     def require(self, verb: str, resource: str) -> None:
-        """Checks that the user may, as in `get`, `pods/portforward`. Raises Forbidden."""
+        """Checks a permission of the user, as in `get`, `pods/portforward`. Raises Forbidden."""
 
     def pods(self, selector: str) -> list[dict[str, Any]]:
-        """Returns the pods with these labels, as documents. Raises Forbidden, ClusterUnreachable."""
+        """Returns the manifests of the selected pods. Raises Forbidden, ClusterUnreachable."""
 
     def secret(self, name: str, key: str) -> str | None:
-        """Returns one value of a Secret; None where there is none. Raises as `pods`."""
+        """Returns one value of a Secret; None if missing. Raises as `pods`."""
 
 
 def forbidden(verb: str, resource: str, group: str, namespace: str) -> Forbidden:
-    """Returns the error that names the right, and the least rule that gives it."""
+    """Returns the error that names the missing permission, and the smallest RBAC rule that grants it."""
     where = f"in namespace {namespace}" if namespace else "in the whole cluster"
     role = f"a Role in {namespace}" if namespace else "a ClusterRole"
     return Forbidden(
@@ -58,9 +58,9 @@ def head_selector(ray_cluster: str) -> str:
 
 
 def find(kube: Namespace, name: str) -> str:
-    """Returns the RayCluster of that name, or of the RayJob or RayService so named; without, the only one.
+    """Returns the RayCluster called `name`, or of the RayJob or RayService `name`; if empty, the only one.
 
-    Raises NotRunning where there is none, InvalidSetting where several fit, and as `Namespace`.
+    Raises NotRunning without a match, InvalidSetting with several, and as `Namespace`.
     """
     kube.require("list", "pods")
     owners = {
@@ -68,7 +68,7 @@ def find(kube: Namespace, name: str) -> str:
         for pod in kube.pods(_HEADS)
         if pod["status"].get("phase") == "Running"
         and "deletionTimestamp" not in pod["metadata"]
-        # It becomes an argument of kubectl, and of a command that people paste.
+        # The name becomes an argument of kubectl, and of a command that people paste.
         and is_kubernetes_name(str(pod["metadata"]["labels"].get(_CLUSTER)))
     }
     fitting = [cluster for cluster, owner in owners.items() if not name or name in (cluster, owner)]
@@ -102,7 +102,7 @@ def takes_kubernetes_tokens(kube: Namespace, ray_cluster: str) -> bool:
 
 # --- forwards ------------------------------------------------------------------------------
 
-# kubectl is asked for pods, and looks at the one that it leads to. A WebSocket takes `get`, SPDY `create`.
+# kubectl lists pods, and gets the pod that it forwards to. A WebSocket requires `get`, SPDY `create`.
 _RIGHTS = (
     ("list", "pods"),
     ("get", "pods"),
@@ -112,11 +112,11 @@ _RIGHTS = (
 
 
 def require_forwarding(kube: Namespace) -> None:
-    """Checks that kubectl may find pods and lead to them. Raises Forbidden, and as `Namespace`."""
+    """Checks the permissions to find pods and to forward ports. Raises Forbidden, and as `Namespace`."""
     for verb, resource in _RIGHTS:
         kube.require(verb, resource)
 
 
 def to_pod(kube: Namespace, kubectl: Path, selector: str) -> Kubectl:
-    """Returns the port forward to the pod that the label selector matches at the time."""
+    """Returns the port forward to the pod that the label selector matches when it connects."""
     return Kubectl(str(kubectl), str(kube.kubeconfig), kube.context, kube.namespace, selector)

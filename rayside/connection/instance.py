@@ -1,4 +1,4 @@
-"""Identity of a cluster, from which its names and places derive."""
+"""Identity of a cluster: the source of its names, folders, ports and marks."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from rayside.default_folders import DEFAULT_NAME
 from rayside.errors import InvalidSetting, UnsafeFolder
 from rayside.own_folder import require_own
 
-# The dashboard, at Ray's own default port, as the head's node reaches it.
+# The dashboard's address on the head's node, at Ray's default port.
 USUAL_DASHBOARD = "http://127.0.0.1:8265"
 
-# A cluster's record, by which it is known again, lies in its folder.
+# File of a cluster's record, in its folder.
 _RECORD = "instance.json"
 
 
@@ -35,23 +35,23 @@ class Ports:
 
 @dataclass(frozen=True)
 class Instance:
-    """One cluster: its lock, its files, its secrets, labels and marks derive from this and nothing else.
+    """One cluster. Its lock, files, secrets, labels and marks derive from this identity alone.
 
     Attributes:
-        name: what `--name` says, unique among the clusters of one state folder.
+        name: the value of `--name`, unique among the clusters of one state folder.
         target: where Ray runs, a name of `settings.TARGETS` other than auto, or `settings.POD`.
-        namespace: the Kubernetes namespace that Ray is in.
-        context: the context of a kubeconfig that leads to its Kubernetes; empty where it has none.
-        location: the folder of its files, not checked; `folder` is the way to them.
-        ports: what this machine reaches it by.
-        source: where its programs and images came from; empty where that is still open.
-        address: the dashboard of an existing Ray cluster, as in http://head:8265; empty where it is ours.
-        ssh: the host on which `address` is, for OpenSSH; empty where it is reached in another way.
-        their_kubeconfig: the user's file with `context`, where that leads to an existing Kubernetes.
-        their_cluster: the existing RayCluster there, in `namespace`; empty where ours is made there.
-        workspace_pod: the pod there that has its workspace and its relay; empty where they are elsewhere.
-        user: the user's name on a shared Ray cluster; empty where it is one person's.
-        workshop: the name of the cluster beside which it is an attendee's place; empty for any other.
+        namespace: Ray's Kubernetes namespace.
+        context: the kubeconfig context of its Kubernetes cluster; empty without Kubernetes.
+        location: the folder of its files, unchecked; use `folder` instead.
+        ports: local ports that lead to it.
+        source: the source of its programs and images; empty if undecided.
+        address: the dashboard of an existing Ray cluster, as in http://head:8265; empty if Rayside made it.
+        ssh: the OpenSSH host of `address`; empty without SSH.
+        their_kubeconfig: the user's kubeconfig with `context`, for an existing Kubernetes cluster.
+        their_cluster: the existing RayCluster there, in `namespace`; empty if Rayside makes one there.
+        workspace_pod: the pod there with the workspace and the relay; empty if they are elsewhere.
+        user: the user's name on a shared Ray cluster; empty if it has one user.
+        workshop: the name of the workshop's cluster, for an attendee's place; empty for any other.
     """
 
     name: str
@@ -71,18 +71,18 @@ class Instance:
 
     @property
     def created(self) -> bool:
-        """Returns whether its RayCluster is made by us, in an existing Kubernetes."""
+        """Returns whether Rayside makes its RayCluster in an existing Kubernetes cluster."""
         return bool(self.their_kubeconfig and not self.their_cluster)
 
     @property
     def dashboard(self) -> str:
-        """Returns the address of Ray's dashboard, as this machine reaches it."""
+        """Returns the address of Ray's dashboard, reachable from this machine."""
         through_here = f"http://127.0.0.1:{self.ports.dashboard}"
         return through_here if self.ssh or self.their_cluster else self.address or through_here
 
     @property
     def place(self) -> str:
-        """Returns where a Ray of the target `cluster` is, for people."""
+        """Returns the location of a Ray cluster of the target `cluster`, for people."""
         if self.their_kubeconfig:
             name = self.their_cluster or self.ray_cluster
             return f"the RayCluster {name} in {self.namespace} of {self.context}"
@@ -90,53 +90,53 @@ class Instance:
 
     @property
     def folder(self) -> Path:
-        """Returns the folder of its files, the only way to them, checked each time. Raises UnsafeFolder."""
+        """Returns the folder of its files, checked on each access. Raises UnsafeFolder."""
         return require_own(self.location)
 
     @property
     def token_file(self) -> Path:
-        """Returns the file of Ray's token, which the relay asks for, too."""
+        """Returns the file of Ray's token, which authenticates clients of the relay, too."""
         return self.folder / "token"
 
     @property
     def cluster_file(self) -> Path:
-        """Returns the file by which editors find the cluster."""
+        """Returns the file through which editors discover the cluster."""
         return self.folder / "cluster.json"
 
     @property
     def mark(self) -> str:
-        """Returns the value of the variables by which its processes are found: steps/marks.py."""
+        """Returns the value of the environment variables that mark its processes: system/marks.py."""
         return str(self.location)
 
     @property
     def verb_options(self) -> str:
-        """Returns what a command has to say besides, so that it is for this cluster; empty for the first."""
+        """Returns the options that select this cluster in a command; empty for the default cluster."""
         return "" if self.name == DEFAULT_NAME else f" --name {self.name}"
 
     def lock(self, cache_folder: Path) -> Path:
-        """Returns the lock for changing the cluster; it is in the cache, as the folder comes and goes."""
+        """Returns the lock file for changes to the cluster, in the cache: `folder` may be removed."""
         return lock(self.location, cache_folder)
 
     @property
     def ray_cluster(self) -> str:
-        """Returns the RayCluster's name; KubeRay's Secret with Ray's token is called so, too."""
+        """Returns the RayCluster's name, also the name of KubeRay's Secret with Ray's token."""
         return self.name
 
     # --- its record ----------------------------------------------------------------------
 
     @property
     def record(self) -> Path:
-        """Returns the file that `read` reads."""
+        """Returns the file of its record, for `read`."""
         return self.folder / _RECORD
 
     def document(self) -> str:
-        """Returns the text of its record."""
+        """Returns the JSON text of its record."""
         known = {key: value for key, value in vars(self).items() if key not in ("name", "location")}
         return json.dumps({**known, "ports": dataclasses.asdict(self.ports)}, indent=2)
 
 
 def lock(location: Path, cache_folder: Path) -> Path:
-    """Returns the lock for changing the cluster whose folder is `location`, whether it is there or not."""
+    """Returns the lock file for changes to the cluster in the folder `location`, which need not exist."""
     key = hashlib.sha256(os.fsencode(location)).hexdigest()[:12]
     return cache_folder / f"instance-{key}.lock"
 
@@ -145,14 +145,14 @@ AnyInstance = TypeVar("AnyInstance", bound=Instance)
 
 
 def read(location: Path, kind: type[AnyInstance]) -> AnyInstance | None:
-    """Returns the instance that has this folder; None where there is none.
+    """Returns the instance recorded in this folder; None without a record.
 
-    Raises UnsafeFolder, and InvalidSetting where its record can't be read.
+    Raises UnsafeFolder, and InvalidSetting if the record can't be read.
     """
     try:
         document: dict[str, Any] = json.loads((require_own(location) / _RECORD).read_text())
         ports = Ports(**{port: int(number) for port, number in document.pop("ports").items()})
-        # Another version, or the other product, may have recorded more.
+        # Another version, or the other product, may have recorded more fields.
         known = {field.name for field in dataclasses.fields(kind)}
         texts = {key: str(value) for key, value in document.items() if key in known}
         return kind(name=location.name, location=location, ports=ports, **texts)
@@ -166,14 +166,14 @@ def read(location: Path, kind: type[AnyInstance]) -> AnyInstance | None:
 
 
 def names(state_folder: Path) -> list[str]:
-    """Returns the names of the state folder's clusters, of damaged ones too. Raises UnsafeFolder."""
+    """Returns the names of the clusters in a state folder, also with damaged records. Raises UnsafeFolder."""
     if not require_own(state_folder).is_dir():
         return []
     return sorted(location.name for location in state_folder.iterdir() if (location / _RECORD).exists())
 
 
 def all_recorded(state_folder: Path, kind: type[AnyInstance]) -> Iterator[AnyInstance]:
-    """Yields each instance of the state folder whose record can be read, by name. Raises UnsafeFolder."""
+    """Yields the instances of a state folder with readable records, by name. Raises UnsafeFolder."""
     for name in names(state_folder):
         with contextlib.suppress(InvalidSetting, UnsafeFolder):
             if instance := read(state_folder / name, kind):

@@ -16,13 +16,13 @@ from rayside.errors import ClusterUnreachable, CommandFailed, Forbidden, Invalid
 from rayside.plain import line
 from rayside.system.shell import Outcome, Shell
 
-# Seconds; kubectl may run a plugin that opens a browser for a login.
+# Timeout in seconds; kubectl may run a plugin that opens a browser for a login.
 _PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
 class KubectlNamespace:
-    """A namespace of a context of a kubeconfig. Its calls raise MissingProgram, too."""
+    """A namespace in a kubeconfig context, as heads.Namespace. Its methods also raise MissingProgram."""
 
     shell: Shell
     kubeconfig: Path
@@ -34,9 +34,9 @@ class KubectlNamespace:
     def of(
         cls, shell: Shell, context: str, namespace: str = "", environment: Mapping[str, str] = os.environ
     ) -> KubectlNamespace:
-        """Returns the namespace (default: the context's) in the first kubeconfig that has the context.
+        """Returns the namespace (default: the context's) in the first kubeconfig with the context.
 
-        Raises InvalidSetting where none has it.
+        Raises InvalidSetting if no kubeconfig contains it.
         """
         named = [part for part in environment.get("KUBECONFIG", "").split(os.pathsep) if part]
         files = [Path(part).absolute() for part in named] or [Path.home() / ".kube" / "config"]
@@ -57,10 +57,10 @@ class KubectlNamespace:
         )
 
     def require(self, verb: str, resource: str) -> None:
-        """Checks that the user may, as in `get`, `pods/portforward`. Raises Forbidden, ClusterUnreachable."""
+        """Checks a permission, as in `get`, `pods/portforward`. Raises Forbidden, ClusterUnreachable."""
         kind, _, sub = resource.partition("/")
         done = self._ask("auth", "can-i", verb, kind, *((f"--subresource={sub}",) if sub else ()))
-        # Where the answer is no, kubectl prints that, perhaps with a reason, and ends with an error.
+        # For "no", kubectl prints the answer, perhaps with a reason, and exits with an error.
         answer = done.out.strip().partition(" ")[0]
         if answer not in ("yes", "no"):
             raise self._failure(done)
@@ -73,7 +73,7 @@ class KubectlNamespace:
         return list(document["items"])
 
     def secret(self, name: str, key: str) -> str | None:
-        """Returns one value of a Secret; None where there is none. Raises as `pods`."""
+        """Returns one value of a Secret; None if missing. Raises as `pods`."""
         text = self._run("get", "secret", name, "--ignore-not-found", "--output", "json")
         value = (json.loads(text).get("data") or {}).get(key) if text.strip() else None
         return base64.b64decode(value).decode() if value else None
@@ -95,7 +95,7 @@ class KubectlNamespace:
 
     def _failure(self, done: Outcome) -> RaysideError:
         said = done.err.strip().splitlines() or [f"it ended with exit code {done.code}"]
-        # Before it, kubectl may have written a log of its tries.
+        # kubectl may have logged its attempts before the last line.
         why = line(said[-1])
         if "(Forbidden)" in why:
             return Forbidden(

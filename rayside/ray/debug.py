@@ -14,11 +14,11 @@ from rayside.worker.debug_config import VARIABLE, Config, with_package
 
 _OVERRIDE = "RAY_OVERRIDE_JOB_RUNTIME_ENV"
 _PACKAGE = Path(rayside.__file__).parent
-# The debugger is both: without bytecode it works, and breakpoints cost more (ADR 35).
+# The debugger works without bytecode, but breakpoints are slower then (ADR 35).
 REQUIREMENTS = f"debugpy=={versions.DEBUGPY}", f"bytecode=={versions.BYTECODE}"
 DAY = 86_400
-# Time limits of Ray's libraries that a stopped task would break, each of which becomes a day; by the file in
-# Ray's package, of 2.60. docs/internals/hook.md has their defaults. A test looks for new ones.
+# Timeouts of Ray's libraries that a stopped task would exceed, each raised to a day; by their file in Ray's
+# package (2.60). docs/internals/hook.md lists their defaults. A test looks for new ones.
 _SECONDS = {
     "dag/context.py": [f"RAY_CGRAPH_{what}_timeout" for what in ("submit", "get", "teardown")],
     "data/context.py": [
@@ -56,10 +56,10 @@ class Debug:
     """Options of a job whose processes open a debugger port; see docs/internals/hook.md.
 
     `attach_timeout`: seconds to wait for a debugger; 0 doesn't wait. `pip_debugpy`: whether the job's
-    environment has to install debugpy. `record_failures`: whether a task that fails with no debugger there
-    leaves a capsule, and `masked` the settings `masked_names` and `masked_values` for that. `packages`:
-    local folders of debugpy's packages, to send with the job to workers that may lack them; empty if the
-    workers have them.
+    environment has to install debugpy. `record_failures`: whether a task that fails without a debugger
+    leaves a capsule, with the settings `masked_names` and `masked_values` in `masked`. `packages`: local
+    folders of debugpy's packages, sent with the job to workers that may lack them; empty if the workers
+    have them.
     """
 
     attach_timeout: float = 60.0
@@ -93,8 +93,8 @@ class Debug:
             requirements = REQUIREMENTS if self.pip_debugpy else ()
             config = replace(config, requirements=requirements, carried=len(self._carried))
             if _OVERRIDE not in env_vars:
-                # Fields that are added here must not contradict what the driver says in ray.init; `on_init`
-                # refuses the user's own contradictions.
+                # Fields that are added here must not contradict the driver's ray.init; `on_init` refuses the
+                # user's own contradictions.
                 hook_vars[_OVERRIDE] = "1"
                 given = tuple(sorted({*runtime_env, "working_dir"} - {"env_vars"}))
                 config = replace(config, given=given, given_env_vars=tuple(sorted(env_vars)))
@@ -104,7 +104,7 @@ class Debug:
 
     @property
     def _carried(self) -> list[str]:
-        """Returns the folders of debugpy's packages that go with the job."""
+        """Returns the folders of debugpy's packages to upload with the job."""
         return [] if self.pip_debugpy else [*self.packages]
 
 
@@ -118,10 +118,10 @@ def debugging(
     no_record_failures: bool = False,
     serve: bool = False,
 ) -> Debug | None:
-    """Returns what `submit --debug`, and the options that go with it, ask for. Raises InvalidArgument.
+    """Returns the options of `submit --debug`; None without --debug. Raises InvalidArgument.
 
-    `record_failures` is on with `post_mortem`. With `serve`, processes do not wait by default: Serve takes a
-    replica that waits for one that failed.
+    `record_failures` is on with `post_mortem`. With `serve`, processes do not wait by default: Serve
+    considers a waiting replica failed.
     """
     options = {
         "--post-mortem": post_mortem,

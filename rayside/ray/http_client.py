@@ -1,4 +1,4 @@
-"""HTTP client of Ray's dashboard: no proxy, no netrc, and not a byte to another user's listener."""
+"""HTTP client of Ray's dashboard: no proxy, no netrc, and no bytes to another user's listener."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rayside.ray.authentication import expiry
 
 
 class _Known(HTTPAdapter):
-    """Sends nothing over a connection before it knows who is behind it."""
+    """HTTP adapter that checks the owner of a listener before it sends a request."""
 
     def __init__(self, trusted: Collection[int]) -> None:
         self._trusted = trusted
@@ -39,17 +39,16 @@ class _Known(HTTPAdapter):
             ConnectionCls = Connection
 
         super().init_poolmanager(*arguments, **more)
-        # Each manager has a map of its own, documented for this use.
+        # urllib3 documents this attribute of each pool manager for this use.
         self.poolmanager.pool_classes_by_scheme = {"http": Pool}
 
 
 class HttpClient:
-    """HTTP client of one dashboard; `url` as in http://127.0.0.1:8265, `token` Ray's authentication, empty
-    where this Ray asks for none.
+    """HTTP client of one dashboard; `url` as in http://127.0.0.1:8265, `token` empty without authentication.
 
-    `patience`: seconds to connect, and for each piece of an answer. `trusted`: uids that may listen there,
-    besides this user; what is another's on this machine gets no byte, and each method raises StrangerListens.
-    Raises CredentialsRefused for what can be no token.
+    `patience`: timeouts in seconds to connect, and for each read of an answer. `trusted`: uids that may
+    listen there, besides this user; a listener of another user on this machine gets no bytes, and each method
+    raises StrangerListens. Raises CredentialsRefused for an invalid token.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class HttpClient:
         self._session = requests.Session()
         # Neither a proxy nor ~/.netrc may come between us and a loopback address.
         self._session.trust_env = False
-        # Ray redirects nobody: one that is not what it seems would have us ask other servers in its place.
+        # Ray never redirects: a fake dashboard could redirect requests to other servers.
         self._session.max_redirects = 0
         self._session.mount("http://", _Known(trusted))
         if not fits_header(token):
@@ -94,7 +93,7 @@ class HttpClient:
     def _answer(
         self, method: str, path: str, *, timeout: tuple[float, float] | None = None, **more: Any
     ) -> requests.Response:
-        """Returns the answer, of whatever status. Raises NotRunning without one, or where it is refused."""
+        """Returns the answer, of any status but 401 and 403. Raises NotRunning for these, or no answer."""
         patience = timeout or self._patience
         try:
             answer = self._session.request(method, self.url + path, timeout=patience, **more)

@@ -1,4 +1,4 @@
-"""Names what Rayside keeps with a job: the keys in the metadata that Ray stores for it."""
+"""Keys of Rayside's entries in a job's metadata, which Ray stores."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any
 from rayside.users import is_name
 from rayside.worker import handshake
 
-# The folders that were packed, without symlinks; the second is a JSON list. Ray's own record says only what
-# is in a package, not where it came from.
+# The packed folders, with symlinks resolved; the second is a JSON list. Ray's own record has only the content
+# of a package, not its source.
 WORKING_DIR, PY_MODULES = "rayside.working_dir", "rayside.py_modules"
-# It has the folders that were written with a symlink, and where symlinks in them lead to, all absolute:
-# {"resolved": "by way of the symlink"}.
+# Folders that were written with a symlink, and the targets of symlinks in them, as absolute paths:
+# {"resolved": "through the symlink"}.
 LOCAL_ROOTS = "rayside.local_roots"
-# It has the options of `submit --debug`: {"attach_timeout", "post_mortem", "driver"}.
+# The options of `submit --debug`: {"attach_timeout", "post_mortem", "driver"}.
 DEBUG = "rayside.debug"
-# It has the debugger's port of the job's driver: {"port", "pid"}. See worker/driver.py.
+# The debugger port of the job's driver: {"port", "pid"}. See worker/driver.py.
 DRIVER = handshake.DRIVER
-# It has the name of the user who submitted the job, where several people may debug there. Nothing proves it.
+# The name of the user who submitted the job, if several people may debug there (unauthenticated).
 USER = handshake.USER
-# It has the files that were edited while the job ran: {"file": "SHA-256, in hex"}.
+# The files that were edited while the job ran: {"file": "SHA-256, in hex"}.
 EDITS = handshake.EDITS
-# A job that nobody submitted has the same in this variable of its runtime_env.
+# Variable in the runtime_env with the user's name, for jobs without that metadata, and for their workers.
 USER_VARIABLE = handshake.USER_VARIABLE
 
 
 def user_of(metadata: Mapping[str, Any], runtime_env: Mapping[str, Any]) -> str:
-    """Returns the name of the user whose job it says it is; empty where it says none, or none that can be."""
+    """Returns the user's name that a job claims (unauthenticated); empty if missing or invalid."""
     variables = runtime_env.get("env_vars")
     name = metadata.get(USER) or (variables.get(USER_VARIABLE) if isinstance(variables, Mapping) else "")
     return name if isinstance(name, str) and is_name(name) else ""

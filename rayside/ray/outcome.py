@@ -1,4 +1,4 @@
-"""Errors for jobs that failed, and for jobs that Ray did not take."""
+"""Errors for failed jobs, and for jobs that Ray rejected."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rayside.ray.records import Job
 
 
 def failure(job: Job, *, output_shown: bool = False) -> RaysideError:
-    """Returns the error for a job that ended other than SUCCEEDED, its exit code explained.
+    """Returns the error for a job that failed or was stopped, its exit code explained.
 
-    It ends with the last lines of what the job printed, unless those have been shown just before.
+    It ends with the last lines of the job's output, unless these have just been shown.
     """
     if job.status == "STOPPED":
         return JobFailed(f"job {job.submission_id} was stopped", hint="./invokew submit starts a new one")
@@ -22,19 +22,19 @@ def failure(job: Job, *, output_shown: bool = False) -> RaysideError:
             hint=f"./invokew diagnose --job {job.submission_id} says what is known of the cause",
         )
     why = f": {explain_exit(job.exit_code)}" if job.exit_code is not None else ""
-    # Ray's message ends with the last of the program's output, which says most; Ray colours it.
+    # Ray's message ends with the end of the program's output, the most useful part; Ray colors it.
     lines = printed(job.message).strip().splitlines()
     if job.exit_code is not None:
         lines, hint = lines[-12:], f"./invokew logs --job {job.submission_id} shows all of its output"
     else:
-        # The program never ran and printed nothing: a traceback of Ray's, with pip's words at its end.
+        # The program never ran: the message is a traceback from Ray, with pip's output at its end.
         lines = lines if len(lines) <= 12 else [lines[0], "...", *lines[-4:]]
         hint = f"./invokew diagnose --job {job.submission_id} says what is known of the cause"
     return JobFailed("\n".join([f"job {job.submission_id} failed{why}", *lines]), hint=hint)
 
 
 def explain_exit(code: int) -> str:
-    """Returns what an exit code says about how a program ended.
+    """Returns an explanation of an exit code, for people.
 
     Source: https://tldp.org/LDP/abs/html/exitcodes.html; above 128, and below 0, it is a signal.
     """
@@ -63,7 +63,7 @@ def explain_exit(code: int) -> str:
 
 
 def refusal(text: str) -> SubmissionFailed:
-    """Returns the error for a job that Ray did not take; `text` is Ray's, most often a traceback."""
+    """Returns the error for a job that Ray rejected; `text` is Ray's message, usually a traceback."""
     lines = [line.strip() for line in printed(text).splitlines() if line.strip()]
     return SubmissionFailed(
         f"Ray did not take the job: {lines[-1] if lines else 'it gave no reason'}",

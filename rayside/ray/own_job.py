@@ -1,4 +1,4 @@
-"""Short jobs of our own on a Ray cluster, which stay in no list of jobs."""
+"""Rayside's own short jobs on a Ray cluster, removed from Ray's list of jobs afterwards."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from rayside.waiting import until
 
 # Timeout in seconds: Ray unpacks the job's files, and two processes come up.
 _PATIENCE = 180.0
-# Ray looks after each job once a second. One that was removed before the last look it writes anew, as failed
-# (`_monitor_job_internal` in ray/dashboard/modules/job/job_manager.py, 2.60).
+# Timeout in seconds. Ray polls each job once a second, and a poll after the job's removal writes it again, as
+# failed (`_monitor_job_internal` in ray/dashboard/modules/job/job_manager.py, 2.60).
 _WRITTEN_ANEW = 5.0
-# Lines of a job's output that are read.
+# Limit: lines of a job's output.
 _LINES = 200
 
 
@@ -29,7 +29,7 @@ _LINES = 200
 class OwnJob:
     """A job whose submission id begins with `name`.
 
-    `patience` is for Ray to stop one, `longest` for it to end by itself, both in seconds.
+    Timeouts in seconds: `patience` for Ray to stop the job, `longest` for the job to end by itself.
     """
 
     dashboard: Dashboard
@@ -38,11 +38,11 @@ class OwnJob:
     longest: float = _PATIENCE
 
     def run(self, submit: Callable[[str], None]) -> str:
-        """Runs it to its end; returns the end of what it printed. `submit` gets its submission id.
+        """Runs the job to its end; returns the end of its output. `submit` receives the submission id.
 
-        Raises NotReady where it has not ended within `longest`.
+        Raises NotReady if it has not ended within `longest`.
         """
-        # One that was broken off would go on beside this one.
+        # Removes earlier jobs that were interrupted: they may still run.
         for earlier in self.dashboard.jobs():
             if earlier.submission_id.startswith(f"{self.name}-"):
                 self._forget(earlier.submission_id)
@@ -72,7 +72,7 @@ class OwnJob:
 
 
 def write_code(folder: Path, texts: Mapping[str, str]) -> None:
-    """Writes into a job's folder what of ours runs in Ray, and `texts`, files by their names."""
+    """Copies Rayside's code for Ray into a job's folder, with `texts`, files by their names."""
     for file in DEBUGGER:
         copy = folder / file
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -90,9 +90,9 @@ def run_module(
     texts: Mapping[str, str] | None = None,
     longest: float = _PATIENCE,
 ) -> str:
-    """Runs a program of ours in Ray, with its code and `texts`, files by their names; returns its output.
+    """Runs one of Rayside's programs in Ray, with its code and `texts`, files by name; returns its output.
 
-    Several people may do so at the same time: each job has a name of its own. Raises as `OwnJob.run`.
+    Several users may run it at the same time: each job has a unique name. Raises as `OwnJob.run`.
     """
     with tempfile.TemporaryDirectory(prefix="rayside-") as folder:
         write_code(Path(folder), texts or {})

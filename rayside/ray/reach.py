@@ -1,4 +1,4 @@
-"""Finds out which nodes of a Ray can't be reached from where this runs."""
+"""Check for nodes of a Ray cluster that are unreachable from this machine."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import socket
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-# A node that is there accepts within so many seconds.
+# Timeout in seconds for a node to accept a connection.
 _PATIENCE = 3.0
-# So many nodes are tried, side by side: the others are in the same network, or will be told of by the relay.
+# Limit: nodes that are tried, in parallel. The others are in the same network, or the relay reports them.
 _TRIED = 16
 
 
 def out_of_reach(raylets: Mapping[str, int]) -> list[str]:
-    """Returns the addresses of the nodes, of some that are tried, whose raylet accepts no connection.
+    """Returns the addresses of unreachable nodes, among the tried ones: their raylet accepts no connection.
 
-    `raylets` is as `Dashboard.raylets` has it. A debugger's own port is never tried: debugpy takes who
-    connects for its one client.
+    `raylets` is from `Dashboard.raylets`. A debugger's own port is never tried: debugpy would accept the
+    connection as its only client.
     """
     tried = sorted(raylets.items())[:_TRIED]
     with ThreadPoolExecutor(_TRIED) as pool:

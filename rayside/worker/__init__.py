@@ -1,1 +1,1 @@
-"""Opens a debugger in each process of a job; needs nothing but Python's own library, Ray and debugpy."""
+"""Debugger in each process of a job; requires only Python's standard library, Ray and debugpy."""

@@ -1,4 +1,4 @@
-"""Runs a program whose driver and workers can be debugged: `python -m rayside.worker program.py`."""
+"""Command that runs a program whose driver and workers can be debugged: `python -m rayside.worker app.py`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _without_own_frames(
 
 
 def main() -> None:
-    """Runs the program that the arguments name, as Python itself does."""
+    """Runs the program in the arguments, as Python itself does."""
     parser = argparse.ArgumentParser(
         prog="python -m rayside.worker",
         description="Run a Ray program; its driver, tasks and actors open a debugger, and wait for one.",
@@ -44,7 +44,7 @@ def main() -> None:
         "--attach-timeout", type=float, default=60.0, metavar="S", help="seconds that they wait (default: 60)"
     )
     parser.add_argument("--post-mortem", action="store_true", help="a task that fails stops where it failed")
-    # `rayside run` gives these: see run_driver.py.
+    # Options that `rayside run` passes: see run_driver.py.
     parser.add_argument("--told", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--alive", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--safe-path", action="store_true", help=argparse.SUPPRESS)
@@ -66,9 +66,9 @@ def main() -> None:
         debug(options.attach_timeout, post_mortem=options.post_mortem)
     sys.argv = [options.program, *options.arguments]
     sys.excepthook = partial(_without_own_frames, sys.excepthook, bool(options.told))
-    # Python looks for a program's modules in its own folder, and in the current one with -m alone.
+    # Python imports a program's modules from the program's folder, or with -m from the current one.
     folder = Path.cwd() if options.module else Path(options.program).resolve().parent
-    # First on the path is what led to this module: the current folder, or with `rayside run` this package's.
+    # Replaces the first entry, which led to this module: the current folder, or `rayside run`'s package path.
     sys.path[:1] = [] if options.safe_path else [str(folder)]
     if options.module:
         runpy.run_module(options.program, run_name="__main__", alter_sys=True)

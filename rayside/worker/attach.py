@@ -1,7 +1,7 @@
-"""Debugger port of this process: opens it, and waits for a debugger where one is there or announced.
+"""Debugger port of this process, and the wait for a debugger that is present or announced.
 
 `open_in_ray` is for processes that are connected to Ray: workers before their first task, and drivers after
-`ray.init`. driver.py opens a driver before that, `join_parents_debugger` a child of a debugged process.
+`ray.init`. driver.py opens a driver's port before that, `join_parents_debugger` the port of a child process.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from .children import Children
 from .debug_config import Config
 from .listener import Listener, rays_token
 
-# pydevd reads these variables when it is first imported. Python 3.12's post-mortem shows the user's frames
-# only without sys.monitoring; everything else is quicker with it.
+# pydevd reads these variables at its first import. Python 3.12's post-mortem shows the user's frames only
+# without sys.monitoring; everything else is faster with it.
 WITHOUT_MONITORING = {"PYDEVD_USE_SYS_MONITORING": "0"}
-# The check of files only prints a warning about frozen modules.
+# The file validation only prints a warning about frozen modules.
 UNCHECKED = {"PYDEVD_DISABLE_FILE_VALIDATION": "1"}
-# These are keys in Ray's internal key-value store, one pair a job; the values are wall-clock times.
+# Namespace in Ray's internal key-value store, with two keys for each job; the values are wall-clock times.
 _NAMESPACE = b"rayside"
-# A debugger counts as there for so many seconds after it was last seen, and is looked for so often.
+# Seconds for which a debugger counts as present after it was last seen, and seconds between checks.
 _FRESH, _EVERY = 6.0, 2.0
 
-_opened = tracing.OfThisProcess()  # the process (a fork has another), and the port that is open in it
+_opened = tracing.OfThisProcess()  # the process id (a fork has another), and its open port
 
 
 def open_port(
@@ -44,16 +44,16 @@ def open_port(
     failure: str = "no debugger in process {pid}",
     lacking: str = "",
 ) -> Exception | None:
-    """Opens a port for debuggers, once in a process, publishes it, and waits for one.
+    """Opens the process's port for debuggers, once, publishes it, and waits for a debugger.
 
     Args:
-        address: returns the arguments of `listen`, where no port is open yet.
-        publish: publishes the port; `lock` makes what is held until then.
+        address: returns the arguments of `listen`; called if no port is open yet.
+        publish: publishes the port; `lock` returns a lock that is held until then.
         wait: waits for a debugger.
-        failure: begins the line that says why there is none; nothing is said where it is empty.
-        lacking: the line where Python has no debugpy, if any.
+        failure: start of the logged line with the error; nothing is logged if empty.
+        lacking: logged line if debugpy is missing, if any.
 
-    Returns what went wrong, an ImportError where there is no debugpy; never raises.
+    Returns the error, an ImportError without debugpy, or None; never raises.
     """
     try:
         importlib.import_module("debugpy")
@@ -76,7 +76,7 @@ def open_port(
 
 
 def say(text: str) -> None:
-    """Writes one line into the process's own log, which Ray shows in the job's output."""
+    """Logs one line in the process's stderr, which Ray shows in the job's output."""
     sys.stderr.write(f"rayside: {text}\n")
     sys.stderr.flush()
 
@@ -84,12 +84,12 @@ def say(text: str) -> None:
 def listen(
     host: str, token: bytes | None = None, user: str = "", by_driver: Mapping[str, str] | None = None
 ) -> int:
-    """Opens a port on `host` for debuggers that know Ray's token; returns the port.
+    """Opens a port on `host` for debuggers with Ray's token; returns the port.
 
-    `user` is the name of who has it opened, where its job may not say whose it is; `by_driver` has what its
-    driver knows of that (`handshake.metadata`). Ray is not imported where `token` is given.
+    `user` is the user's name, for a job that may not contain it; `by_driver` is the driver's
+    `handshake.metadata`. With `token`, Ray is not imported.
 
-    Raises RuntimeError where the process listens for debuggers already, OSError, ImportError.
+    Raises RuntimeError if the process already listens for debuggers, OSError, ImportError.
     """
     load()
     token = rays_token() if token is None else token
@@ -105,7 +105,7 @@ def listen(
 
 
 def load() -> None:
-    """Imports pydevd, as this process needs it. Raises ImportError."""
+    """Imports pydevd with workarounds and settings for this process. Raises ImportError."""
     workarounds.apply()
     post_mortem = os.environ.get("RAY_DEBUG_POST_MORTEM") == "1"
     for name, value in {**UNCHECKED, **(WITHOUT_MONITORING if post_mortem else {})}.items():
@@ -115,7 +115,7 @@ def load() -> None:
 
 
 def until_attached(over: Callable[[], bool], timeout: float, *, says: bool = True) -> None:
-    """Waits until a debugger is attached, or `over`, for at most `timeout` seconds, which it says first."""
+    """Waits until a debugger is attached, `over` is true, or the timeout in seconds, which it logs first."""
     import debugpy
 
     if over():
@@ -127,7 +127,7 @@ def until_attached(over: Callable[[], bool], timeout: float, *, says: bool = Tru
 
     def watch() -> None:
         while not attached.wait(min(1.0, max(0.05, latest - time.time()))):
-            # The wait can't be cancelled yet where it has not quite begun.
+            # The wait can't be cancelled before it has begun.
             with contextlib.suppress(RuntimeError):
                 if time.time() >= latest or over():
                     debugpy.wait_for_client.cancel()
@@ -140,11 +140,11 @@ def until_attached(over: Callable[[], bool], timeout: float, *, says: bool = Tru
 def for_breakpoints(debugpy: ModuleType) -> ModuleType:
     """Returns debugpy for Ray's own `breakpoint()`, except that `listen` opens our port.
 
-    debugpy's own server asks nobody for a proof.
+    debugpy's own server has no authentication.
     """
 
     def listen(address: tuple[str, int]) -> tuple[str, int]:
-        ports: list[int] = []  # The port is always a free one; Ray publishes it.
+        ports: list[int] = []  # Listens on a free port, whatever `address` requests; Ray publishes it.
         error = open_port(lambda: {"host": address[0]}, ports.append, failure="")
         if error is not None:
             raise error
@@ -158,9 +158,9 @@ def for_breakpoints(debugpy: ModuleType) -> ModuleType:
 def join_parents_debugger(
     before: Callable[[], None] = lambda: None, opened: Callable[[], None] = lambda: None
 ) -> None:
-    """Opens this process, which a debugged one has started, to that one's debugger, and waits for it.
+    """Opens a port for the debugger of this process's parent, if there is one, and waits for it.
 
-    `before` and `opened` are called where there is one, before and after the port is open. Never raises.
+    `before` and `opened` are then called, before and after the port is opened. Never raises.
     """
     try:
         with child.invitation() as (invitation, parent):
@@ -194,15 +194,15 @@ def open_in_ray(
     user: str = "",
     by_driver: Mapping[str, str] | None = None,
 ) -> Exception | None:
-    """Opens a port that Ray's worker table lists, as it does for Ray's own debugger; see `open_port`.
+    """Opens a port that is listed in Ray's worker table, as for Ray's own debugger; see `open_port`.
 
     Args:
-        config: says how long it waits; without it, or without a `job`, it doesn't.
-        job: names the job in Ray's key-value store, for the wait of all its processes.
-        announces: whether it announces a debugger to the others: so does a driver, or where that has no
-            port, each worker.
-        user: the name of who has it opened, where its job may not say whose it is.
-        by_driver: `handshake.metadata` in the driver: before its first task a worker does not know it.
+        config: the timeout of the wait; without it, or without a `job`, there is no wait.
+        job: the job's key in Ray's key-value store, shared by the waits of all its processes.
+        announces: whether to announce an attached debugger to the job's other processes: for a driver, or, if
+            that has no port, for each worker.
+        user: the user's name, for a job that may not contain it.
+        by_driver: `handshake.metadata` from the driver: a worker can't read it before its first task.
     """
 
     def lock() -> Any:
@@ -219,14 +219,14 @@ def open_in_ray(
         from ray._private.worker import global_worker
         from ray.util import debugpy as rays_own
 
-        # pydevd has made `breakpoint()` its own, which does nothing while nobody is attached.
+        # pydevd has replaced `breakpoint()`, without effect while no debugger is attached.
         rays_own._override_breakpoint_hooks()
         global_worker.set_debugger_port(port)
 
     def wait() -> None:
         if config and job:
             _trace_rays_own_threads()
-            # By name: the relay calls the same modules. Without them a worker has Ray's own post-mortem.
+            # Imported by name: the relay calls the same modules. Without them Ray's own post-mortem applies.
             with contextlib.suppress(ImportError, AttributeError):
                 importlib.import_module("rayside.worker.followed_calls").begin(config)
             if announces:
@@ -238,30 +238,30 @@ def open_in_ray(
 
 
 def _wait(job: str, config: Config) -> None:
-    """Waits `attach_timeout` seconds where the job has a debugger, else what is left of the job's time.
+    """Waits up to `attach_timeout` seconds if the job has a debugger, else until the job's deadline.
 
-    The first process of a job starts its time; those that come after it has run out don't wait.
+    The job's first process sets the deadline; processes that start after it don't wait.
     """
     import debugpy
 
     if config.attach_timeout <= 0 or debugpy.is_client_connected():
         return
     latest = time.time() + config.attach_timeout
-    # A driver that has waited in vain before its `ray.init` has used that time up.
+    # A driver that waited in vain before its `ray.init` has used up the job's waiting time.
     first = min(latest, config.waited_until or latest)
     _put(job, "deadline", first, overwrite=False)
     announced = min(latest, _get(job, "deadline") or first)
 
     def over() -> bool:
         now = time.time()
-        # Some process of the job had a debugger within the last seconds, or has none.
+        # The wait is over after the deadline, unless a process of the job has had a debugger recently.
         return now >= announced and (_get(job, "debugger") or 0.0) <= now
 
     until_attached(over, config.attach_timeout, says=not config.quiet)
 
 
 def _announce(job: str) -> None:
-    """Lets the job's other processes know, for as long as this one lives, whether it has a debugger."""
+    """Announces an attached debugger to the job's other processes, until this process ends."""
     import debugpy
 
     def refresh() -> None:
@@ -291,9 +291,9 @@ def _get(job: str, name: str) -> float | None:
 
 
 def hook(setup_hook: Any, config: Config, job: str, **options: Any) -> Callable[[], None]:
-    """Returns a `worker_process_setup_hook`, sent by value: workers need not be able to import this package.
+    """Returns a `worker_process_setup_hook`, pickled by value: workers need not import this package.
 
-    `setup_hook` is the user's own: a function, its dotted name, or None. The rest is as of `open_in_ray`.
+    `setup_hook` is the user's own: a function, its dotted name, or None. The rest is as for `open_in_ray`.
     """
 
     def rayside_debug() -> None:
@@ -301,14 +301,14 @@ def hook(setup_hook: Any, config: Config, job: str, **options: Any) -> Callable[
         if setup_hook:
             import pkgutil
 
-            # The worker ends if the user's own hook fails, as without us.
+            # As without Rayside, the worker ends if the user's own hook fails.
             (pkgutil.resolve_name(setup_hook) if isinstance(setup_hook, str) else setup_hook)()
 
     return rayside_debug
 
 
 def setup() -> None:
-    """The `worker_process_setup_hook`, by name, of jobs whose entrypoint is not Python's."""
+    """The `worker_process_setup_hook`, by name, for jobs whose entrypoint is not a Python program."""
     try:
         config = Config.read()
     except ValueError as error:
@@ -320,7 +320,7 @@ def setup() -> None:
 
 
 def _trace_rays_own_threads() -> None:
-    """The threads of a threaded actor come from Ray's C++ part, unseen by pydevd: each joins at its call."""
+    """Traces a threaded actor's threads at each call: Ray's C++ core starts them, invisible to pydevd."""
     from ray._private.function_manager import FunctionActorManager
 
     make = FunctionActorManager._make_actor_method_executor
@@ -333,7 +333,7 @@ def _trace_rays_own_threads() -> None:
             tracing.follow()
             return executor(__ray_actor, *args, **kwargs)
 
-        # As a function of Ray's file it is hidden from the user's call stack, as Ray's own is.
+        # With the file name of Ray's function, it is hidden from the user's call stack, too.
         code = actor_method_executor.__code__.replace(co_filename=executor.__code__.co_filename)
         actor_method_executor.__code__ = code
         vars(actor_method_executor).update(vars(executor))  # Ray reads its `name` and `method`.

@@ -26,7 +26,7 @@ else:
     _spec = importlib.util.spec_from_file_location(
         "rayside_edited_source", Path(__file__).with_name("edited_source.py")
     )
-    # Its dataclass looks the module up.
+    # dataclasses look up the module in sys.modules.
     edited_source = sys.modules[_spec.name] = importlib.util.module_from_spec(_spec)
     _spec.loader.exec_module(edited_source)
 

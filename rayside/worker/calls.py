@@ -28,7 +28,7 @@ from .failures import Unattended, record
 EVENT = "raysideRetried"
 RETURNED, RAISED = "returned", "raised"
 OK = "ok"
-# The most pending calls whose inputs are kept: calls of an async actor queue up.
+# Limit: pending calls whose inputs are kept; calls of an async actor queue up.
 _MOST_INPUTS = 1_000
 _MOST_SHOWN = 1_000
 # Timeout in seconds for the relay to acknowledge an outcome.

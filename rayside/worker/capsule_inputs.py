@@ -12,7 +12,7 @@ from typing import Any
 from .capsule_values import Masks
 from .evaluated.reached import described
 
-# The most bytes of one pickle.
+# Limit in bytes of one pickle.
 MOST = 8 * 1024 * 1024
 INPUTS = "inputs/"
 
@@ -86,7 +86,7 @@ def _held(call: Any) -> Iterator[tuple[int | str, tuple[Callable[[], Any], int]]
 
 
 def pickle_of(value: Any) -> bytes:
-    """Returns the pickle of a value. Raises _TooLong, and what its own code raises."""
+    """Returns the pickle of a value. Raises _TooLong, and errors from the value's own code."""
     from ray import ObjectRef, cloudpickle
     from ray.actor import ActorHandle
 

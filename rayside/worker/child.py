@@ -1,9 +1,9 @@
-"""Child processes of a debugged one, forks and Pythons: each asks its parent for a debugger.
+"""Debugging of child processes (forks, Python programs), the child's side: a request to the parent.
 
-It costs next to nothing where nobody debugs the parent, or where the debugger does not want children;
-children.py has the parent's side. A fork has the parent's breakpoints, but none of the threads that would
-tell anybody of a stop: it would stand still for good, unseen. So it begins anew with the parent's debugger,
-where that wants it, and else it runs on without one.
+The request is cheap if the parent has no debugger, or a debugger that does not accept children; children.py
+is the parent's side. A fork inherits the parent's breakpoints, but none of the threads that report a stop: it
+would hang at a breakpoint. So it connects to the parent's debugger anew if that accepts it, and else runs
+without a debugger.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from .children import PATIENCE, Children, descends, peer
 from .debug_config import Config
 from .listener import Listener
 
-# A child waits so many seconds for the debugger: it has been told, and attaches in some tenths of one.
+# Timeout in seconds for the debugger, which has been notified, and attaches within some tenths of a second.
 WAITING = 15.0
-# And this long until the parent takes its question.
+# Timeout in seconds for the connection to the parent.
 _ASKING = 3.0
-# The most bytes of an invitation: Ray's token, and some names.
+# Limit in bytes of an invitation: Ray's token, and some names.
 _LONGEST = 65_536
-# They serve Python's multiprocessing or Ray: no program of anybody's runs in them.
+# Helper processes of Python's multiprocessing or of Ray, without a user's program.
 _SERVERS = (
     "from multiprocessing.resource_tracker ",
     "from multiprocessing.forkserver ",
     "/site-packages/ray/",
     "-m ray.",
 )
-_WORDS = 8  # of a command, in which the name of its program is
+_WORDS = 8  # at the start of a command, including the name of its program
 
 
 @contextlib.contextmanager
 def invitation() -> Iterator[tuple[dict[str, Any], socket.socket]]:
-    """Asks the nearest parent that has a debugger which wants this process.
+    """Asks for a debugger of the nearest parent whose debugger accepts child processes.
 
-    Yields the arguments of `attach.listen`, without any where there is none, and what is connected to it.
+    Yields the arguments of `attach.listen`, empty without such a parent, and the socket to the parent.
     """
     for name in Config.read().parents.split(":"):
         with socket.socket(socket.AF_UNIX) as connection:
@@ -57,7 +57,7 @@ def invitation() -> Iterator[tuple[dict[str, Any], socket.socket]]:
 
 
 def is_over(parent: socket.socket) -> Callable[[], bool]:
-    """Returns what says whether the wait for that parent's debugger is over."""
+    """Returns a function that returns whether the wait for the parent's debugger is over."""
     parent.settimeout(0)
 
     def over() -> bool:
@@ -72,19 +72,19 @@ def is_over(parent: socket.socket) -> Callable[[], bool]:
 
 
 def is_program(words: list[str]) -> bool:
-    """Returns whether a Python that was started so (`sys.orig_argv`) runs somebody's program."""
+    """Returns whether a Python process with these arguments (`sys.orig_argv`) runs a user's program."""
     command = " ".join(words[:_WORDS])
     return not any(server in command for server in _SERVERS)
 
 
 def _invitation(connection: socket.socket, name: str) -> dict[str, Any] | None:
-    """Asks the parent of that name; returns None where it has no debugger, or one that wants no children."""
+    """Asks the parent at that socket; returns None unless it has a debugger that accepts children."""
     connection.settimeout(PATIENCE)
     try:
         _connect(connection, name)
         parent, user = peer(connection)
         if user != os.geteuid() or not descends(os.getpid(), parent):
-            return None  # Somebody has taken the name of a process that has ended.
+            return None  # Another process has bound the socket name of an ended parent.
         with connection.makefile("rb") as answers:
             text = answers.readline(_LONGEST)
     except OSError:
@@ -93,7 +93,7 @@ def _invitation(connection: socket.socket, name: str) -> dict[str, Any] | None:
 
 
 def _connect(connection: socket.socket, name: str) -> None:
-    """Connects; raises OSError. Where many ask at once, or the parent stands still, it tries for a moment."""
+    """Connects; raises OSError. Retries while many children connect at once, or the parent is stopped."""
     deadline = time.time() + _ASKING
     while True:
         try:
@@ -114,23 +114,23 @@ _parent: list[tuple[Listener, Children, Join]] = tracing.OfThisProcess()
 
 
 def follow_forks(listener: Listener, children: Children, join: Join) -> None:
-    """Debugs every fork of this process from now on; other programs that it starts are not touched."""
+    """Debugs every fork of this process from now on; other programs that it starts are unaffected."""
     is_first = not _parent
-    _parent[:] = [(listener, children, join)]  # a fork's own, where it forks itself
+    _parent[:] = [(listener, children, join)]  # in a fork, its own, for forks of the fork
     if is_first:
         os.register_at_fork(after_in_parent=_tell, after_in_child=_begin)
 
 
 def _tell() -> None:
-    """Reports once that forks run on, and only if a debugger is attached, whose user may wonder."""
+    """Reports once, to the user of an attached debugger, that breakpoints do not stop in forks."""
     global _reported
     if not _reported and tracing.is_attached() and not _parent[0][1].are_taken:
         _reported = True
-        os.write(2, _TEXT)  # Another thread may hold the lock of sys.stderr.
+        os.write(2, _TEXT)  # Another thread may hold sys.stderr's lock.
 
 
 def _begin() -> None:
-    """Runs in the fork, before any code of the user's; it takes no lock that a lost thread may hold."""
+    """Runs in the fork, before the user's code, without locks that the parent's threads may hold."""
     listener, children, join = _parent[0]
     is_wanted = children.are_taken and not _becomes_another_program()
     listener.close()
@@ -152,7 +152,7 @@ def _stop_at_breakpoints() -> None:
 
 @contextlib.contextmanager
 def _signals_kept() -> Iterator[list[int]]:
-    """Keeps signals for the program: what its handlers raise here is lost, in pydevd and after `_begin`."""
+    """Defers signals: exceptions of the program's handlers would be lost here, in pydevd and `_begin`."""
     kept: list[int] = []
     handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
     handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
@@ -166,7 +166,7 @@ def _signals_kept() -> Iterator[list[int]]:
 
 
 def _send_again(signals: Sequence[int]) -> None:
-    """Sends this process signals once this thread, its main one, runs the program."""
+    """Sends this process the signals again once this (main) thread runs the program."""
     here = threading.get_ident()
 
     def send() -> None:
@@ -186,7 +186,7 @@ def _frames_of(thread: int) -> Iterator[FrameType]:
 
 
 def _becomes_another_program() -> bool:
-    """Returns whether subprocess has forked only to start a program, after its `preexec_fn`."""
+    """Returns whether subprocess has forked just to start a program (with a `preexec_fn`)."""
     return any(
         frame.f_code.co_name == "_execute_child" and frame.f_globals.get("__name__") == "subprocess"
         for frame in _frames_of(threading.get_ident())
@@ -194,7 +194,7 @@ def _becomes_another_program() -> bool:
 
 
 def _pass_over(*args: Any, **kwargs: Any) -> None:
-    """Replaces Ray's `breakpoint()`, which would wait for a debugger without end."""
+    """Replaces Ray's `breakpoint()`, which would wait for a debugger forever."""
 
 
 def _forget_the_parents_debugger() -> None:
@@ -214,7 +214,7 @@ def _forget_the_parents_debugger() -> None:
         from _pydevd_sys_monitoring import pydevd_sys_monitoring as monitoring
 
         monitoring.reset_thread_local_info()
-        # What it knows of code is by the parent's breakpoints.
+        # The cached information on code depends on the parent's breakpoints.
         sys.modules[monitoring.stop_monitoring.__module__]._code_to_func_code_info_cache.clear()
     pydevd.connected = False
     api.listen.called = False

@@ -1,10 +1,10 @@
-"""Parent of child processes that are debugged as well: tells its debugger of each, while that wants it.
+"""Debugging of child processes, the parent's side: reports each child to a debugger that accepts children.
 
-A fork, and a Python that this one starts, asks at a socket of Linux's abstract names, which leaves no file
-behind; child.py has that side. The field `parents` of debug_config.py names the socket. Both look at the
-other's user, as Linux knows it, and at whether one descends from the other: other users of the machine get
-nothing, nor do processes that only have the variable or the name. Nor does a child in namespaces of its own:
-who is kept apart from its parent is not to have Ray's token.
+A fork, or a Python program that this process starts, sends a request to an abstract Unix socket, which leaves
+no file; child.py is the child's side. The field `parents` of debug_config.py names the socket. Both sides
+check the peer's user, as the kernel reports it, and that the child descends from the parent: other users, and
+other processes that have the variable or the name, are rejected. So are children in namespaces of their own:
+a process that is isolated from its parent must not get Ray's token.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from typing import Any
 
 from . import debug_config, tracing
 
-# The attribute of pydevd's debugger that has the process's `Children`, for the relay.
+# Attribute of pydevd's debugger with the process's `Children`, for the relay.
 ATTRIBUTE = "rayside_children"
-# Our event: a child's process and its port, which is at the address of its parent's.
+# Rayside's event: the pid and the port of a child, which listens at its parent's address.
 EVENT = "raysideChild"
-# Seconds that a child has to open its port: debugpy is imported first.
+# Timeout in seconds for a child to open its port, including the import of debugpy.
 PATIENCE = 15.0
-# The most children that live with a port of their own: further ones run on, without a debugger.
+# Limit: live children with a port; further ones run without a debugger.
 MOST = 64
-# The most bytes of what a child says.
+# Limit in bytes of a child's answer.
 _LONGEST = 256
-# The most generations from a child up to this process.
+# Limit: generations from a child up to this process.
 _GENERATIONS = 32
-# There are too many open files, which may pass: seconds until it is tried again.
+# Too many open files, which may be temporary: seconds until a retry.
 _FULL = (errno.EMFILE, errno.ENFILE)
 _PAUSE = 0.1
-_CMD_WRITE_TO_CONSOLE = 116  # pydevd_comm_constants.py; its text goes to the debugger as it is
+_CMD_WRITE_TO_CONSOLE = 116  # pydevd_comm_constants.py; its text is sent to the debugger unchanged
 
 
 def peer(connection: socket.socket) -> tuple[int, int]:
-    """Returns the process and the user at the other end, as Linux knows them. Raises OSError."""
+    """Returns the peer's process and user ids, from the kernel. Raises OSError."""
     size = struct.calcsize("3i")
     pid, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
     return pid, user
 
 
 class OwnSocket(socket.socket):
-    """Ends where somebody else has closed its descriptor, before it reads, writes or closes another's.
+    """Socket that fails if the program has closed its descriptor, which may be another file's by then.
 
     A program may close all descriptors, as daemons do, and open its own with the same numbers.
     """
@@ -105,40 +105,40 @@ class OwnSocket(socket.socket):
 
 
 class Children:
-    """Takes the children of this process while its debugger wants them.
+    """Serves child processes of this process while its debugger accepts them.
 
     Args:
-        invitation: what a child opens its port with: the arguments of `attach.listen`, the token as text.
+        invitation: a child's arguments for `attach.listen`, with the token as text.
     """
 
     def __init__(self, invitation: Mapping[str, Any]) -> None:
         self._invitation = dict(invitation)
         self._name = f"rayside-{os.getpid()}-{secrets.token_hex(16)}"
         self._listening: socket.socket | None = None
-        self._asking: dict[socket.socket, int] = {}  # the processes of those that wait to be debugged
-        self._ports: dict[int, int] = {}  # of children that live, by process
+        self._asking: dict[socket.socket, int] = {}  # pids of children that wait for the debugger
+        self._ports: dict[int, int] = {}  # ports of live children, by pid
         self._changed = threading.Lock()
 
     def announce(self) -> None:
-        """Makes programs that this process starts from now on ask it for a debugger; on Linux alone."""
+        """Makes programs that this process starts from now on ask it for a debugger; Linux only."""
         if sys.platform == "linux":
             debug_config.add_parent(self._name)
 
     @property
     def are_taken(self) -> bool:
-        """Returns whether a debugger wants them now."""
+        """Returns whether a debugger accepts children now."""
         return self._listening is not None
 
     @property
     def living(self) -> list[dict[str, int]]:
-        """Returns the process and the port of each that lives."""
+        """Returns the pid and the port of each live child."""
         with self._changed:
             self._ports = {pid: port for pid, port in self._ports.items() if _lives(pid)}
             return [{"pid": pid, "port": port} for pid, port in self._ports.items()]
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
-        """Takes children until the block ends; those that wait for their debugger by then go on."""
+        """Accepts children until the block ends; children that still wait for a debugger then resume."""
         import pydevd
 
         if sys.platform != "linux":
@@ -149,13 +149,13 @@ class Children:
             listening.bind(f"\0{self._name}")
             listening.listen(MOST)
             tracing.in_background(partial(self._accept, listening))
-        except (OSError, RuntimeError) as error:  # A stranger has the name; there are no threads any more.
+        except (OSError, RuntimeError) as error:  # The name is in use, or no thread can be started.
             listening.close()
             sys.stderr.write(f"rayside: processes that this one starts are not debugged: {error}\n")
             yield
             return
         debugger = pydevd.get_global_debugger()
-        if debugger is not None:  # else the process ends
+        if debugger is not None:  # None while the process ends
             setattr(debugger, ATTRIBUTE, self)
         self._listening = listening
         try:
@@ -165,12 +165,12 @@ class Children:
             with self._changed:
                 asking = [*self._asking]
             for each in (listening, *asking):
-                with contextlib.suppress(OSError):  # It ends the thread's `accept`, or its `recv`.
+                with contextlib.suppress(OSError):  # This interrupts the thread's `accept` or `recv`.
                     each.shutdown(socket.SHUT_RDWR)
             listening.close()
 
     def go_on(self, pid: int) -> None:
-        """Lets a child go on that its debugger does not want."""
+        """Resumes a waiting child that the debugger does not attach to."""
         with self._changed:
             waiting = [connection for connection, asking in self._asking.items() if asking == pid]
         for connection in waiting:
@@ -178,7 +178,7 @@ class Children:
                 connection.shutdown(socket.SHUT_RDWR)
 
     def leave(self) -> None:
-        """Closes a fork's copies of the sockets: it is no parent yet."""
+        """Closes a fork's copies of the parent's sockets."""
         for each in (self._listening, *self._asking):
             if each is not None:
                 each.close()
@@ -201,7 +201,7 @@ class Children:
                 if is_one_more:
                     tracing.in_background(partial(self._serve, connection))
                     continue
-            except RuntimeError:  # There can be no more threads, as when Python ends.
+            except RuntimeError:  # No thread can be started, as when Python ends.
                 with self._changed:
                     self._asking.pop(connection, None)
             connection.close()
@@ -212,7 +212,7 @@ class Children:
             if user == os.geteuid() and self._is_ours(pid) and len(self.living) < MOST:
                 self._take(connection, pid)
         except (OSError, ValueError, KeyError, TypeError):
-            return  # It is none of ours, or has gone.
+            return  # The peer is no valid child, or has ended.
         finally:
             with self._changed:
                 self._asking.pop(connection, None)
@@ -236,7 +236,7 @@ class Children:
                 self._ports[pid] = port
                 self._asking[connection] = pid
             _tell({"pid": pid, "port": port})
-            # Until it is debugged, has ended, or has waited long enough.
+            # Until it is debugged, has ended, or its timeout has passed.
             connection.settimeout(None)
             answers.read(1)
 
@@ -244,10 +244,10 @@ class Children:
 def descends(pid: int, ancestor: int) -> bool:
     """Returns whether a process descends from another one, in the same namespaces.
 
-    Linux gives an orphan another parent. Raises OSError where that can't be read.
+    Linux gives an orphan a new parent. Raises OSError if /proc can't be read.
     """
     for kind in ("pid", "user"):
-        # Of a process of another namespace, Linux gives the number as it is in ours, or 0.
+        # Linux reports the pid of a peer in another namespace as a pid of this namespace, or as 0.
         if len({Path(f"/proc/{each}/ns/{kind}").readlink() for each in (pid, ancestor)}) != 1:
             return False
     for _ in range(_GENERATIONS):
@@ -258,15 +258,15 @@ def descends(pid: int, ancestor: int) -> bool:
 
 
 def _parent_of(pid: int) -> int:
-    """Returns the parent of a process that lives; 0 of one that has ended, also before it is waited for.
+    """Returns the parent's pid of a live process; 0 for an ended process, also for a zombie.
 
-    Raises OSError where that can't be read.
+    Raises OSError if /proc can't be read.
     """
     try:
         status = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return 0
-    _, _, fields = status.rpartition(")")  # before it is the program's name, which is any text
+    _, _, fields = status.rpartition(")")  # The program's name before it may be any text.
     state, parent, *_ = fields.split(None, 2)
     return 0 if state in "ZX" else int(parent)
 
@@ -275,7 +275,7 @@ def _lives(pid: int) -> bool:
     try:
         return bool(_parent_of(pid))
     except OSError:
-        return True  # Nothing says that it has ended.
+        return True  # unknown
 
 
 def _tell(body: Mapping[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""Configuration of a debugged job's processes: JSON in one environment variable, and what workers install."""
+"""Configuration of a debugged job's processes: JSON in an environment variable, and packages for workers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 VARIABLE = "RAYSIDE_DEBUG"
 # A day, as for `submit --attach-timeout`.
 LONGEST_WAIT = 86_400
-_LONGEST = 131_072  # characters; Linux takes no longer variable
+_LONGEST = 131_072  # characters; Linux's limit of a variable
 _MOST_PARENTS = 4
-# `waited_until` is a wall-clock time, at most some thousands of years from now.
+# Limits; `waited_until` is a wall-clock time, at most some thousands of years from now.
 _MOST = {"attach_timeout": LONGEST_WAIT, "carried": 16, "waited_until": 1e11}
 
 
@@ -22,29 +22,29 @@ _MOST = {"attach_timeout": LONGEST_WAIT, "carried": 16, "waited_until": 1e11}
 class Config:
     """Configuration of a process that opens a port. start.py reads `started` and `parents` as text."""
 
-    attach_timeout: float = 0.0  # seconds for which it waits for a debugger
-    quiet: bool = False  # whether it waits without saying so: the debugger is there
-    # Whether a call that fails with no debugger there leaves a capsule, and the settings of what that masks.
+    attach_timeout: float = 0.0  # seconds to wait for a debugger
+    quiet: bool = False  # whether to wait without a log line, for a debugger that is present
+    # Whether a failed call without a debugger leaves a capsule, and the capsule's masking settings.
     record_failures: bool = False
     masked_names: str = ""
     masked_values: str = ""
-    requirements: tuple[str, ...] = ()  # what workers have to install, as pip takes it
-    carried: int = 0  # so many `py_modules` before the last one, this package, are the debugger's
-    # What the user gave: the runtime_env's fields and variables that `ray.init` in the driver may not
-    # contradict, and the dotted name of a `worker_process_setup_hook`.
+    requirements: tuple[str, ...] = ()  # packages for workers to install, as pip requirements
+    carried: int = 0  # number of the debugger's `py_modules` before the last one, which is this package
+    # From the user's runtime_env: fields and variables that `ray.init` in the driver may not contradict, and
+    # the dotted name of a `worker_process_setup_hook`.
     given: tuple[str, ...] = ()
     given_env_vars: tuple[str, ...] = ()
     setup_hook: str = ""
-    # A driver was opened at its Python's start: the programs that it starts are left alone. And it has waited
-    # in vain up to that wall-clock time.
+    # Whether a driver's port was opened at its Python's start (programs that it starts then open none), and
+    # the wall-clock time until which the driver waited in vain.
     started: bool = False
     waited_until: float = 0.0
-    # Sockets of the debugged processes from which this one descends, the nearest first (children.py).
+    # Socket names of the debugged ancestors of this process, nearest first (children.py).
     parents: str = ""
 
     @classmethod
     def read(cls) -> Config:
-        """Returns this process's; raises ValueError where that is malformed. Unknown fields are left out."""
+        """Returns this process's configuration, without unknown fields. Raises ValueError if malformed."""
         text = os.environ.get(VARIABLE, "{}")
         try:
             said = dict(json.loads(text[:_LONGEST]))
@@ -58,7 +58,7 @@ class Config:
         return cls(**{**fields, **lists})
 
     def text(self) -> str:
-        """Returns it as JSON, without what is as by default."""
+        """Returns the configuration as JSON, without default values."""
         defaults = vars(Config())  # `dataclasses.fields` gives none in a class that came by pickle
         return json.dumps({name: value for name, value in vars(self).items() if value != defaults[name]})
 
@@ -78,14 +78,14 @@ def change(**fields: Any) -> None:
 
 
 def add_parent(name: str) -> None:
-    """Puts this process before the debugged parents of the programs that it starts."""
+    """Adds this process's socket name as the nearest parent of programs that it starts."""
     # In a fork that becomes another program its own name is there, and the socket gone.
     others = [other for other in _readable().parents.split(":") if other]
     change(parents=":".join([name, *others][:_MOST_PARENTS]))
 
 
 def forget() -> None:
-    """Forgets all but the debugged parents, for this process and for the programs that it starts."""
+    """Removes the configuration except `parents`, for this process and for programs that it starts."""
     parents = _readable().parents
     os.environ.pop(VARIABLE, None)
     if parents:
@@ -99,14 +99,14 @@ def _readable() -> Config:
         return Config()
 
 
-# --- what workers install ------------------------------------------------------------------
+# --- packages for workers ------------------------------------------------------------------
 
 
 def with_package(runtime_env: dict[str, Any], package: str) -> dict[str, Any]:
-    """Returns a copy whose `uv`, `conda` or `pip` installs `package` too; `pip` where there is none of them.
+    """Returns a copy whose `uv`, `pip` or `conda` also installs `package`; `pip` if it has none of them.
 
-    `conda` as the name of an environment, or of its file, stays as it is: nothing can be added.
-    A version that the user asks for stays. `package` is a requirement as pip takes it.
+    `conda` as the name of an environment or of its file stays unchanged: nothing can be added.
+    The user's own version of the package stays. `package` is a pip requirement.
     https://docs.ray.io/en/latest/ray-core/handling-dependencies.html#api-reference
     """
     for field in ("uv", "pip"):

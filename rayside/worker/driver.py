@@ -1,16 +1,16 @@
-"""Drivers: hooks for their `ray.init`, and their debugger port before that.
+"""Hooks for a driver's `ray.init`, and the driver's debugger port before that.
 
-The environment variable RAY_RUNTIME_ENV_HOOK names a hook, which Ray calls in `ray.init`. It sees the
-driver's runtime_env, with a submitted job's merged into it, and may change it. A driver that nobody submitted
-(`python -m rayside.worker`, a notebook, a Python prompt) calls `debug` first. It needs debugpy in the
-cluster's environment; docs/internals/hook.md says how a runtime_env brings it.
+Ray calls the hook in the environment variable RAY_RUNTIME_ENV_HOOK in `ray.init`. The hook receives the
+driver's runtime_env, merged with the submitted job's, and may change it. A driver that was not submitted
+(`python -m rayside.worker`, a notebook, a Python prompt) calls `debug` first. It requires debugpy in the
+cluster's environment; docs/internals/hook.md explains how a runtime_env installs it.
 
-start.py calls `begin` at Python's start, long before `ray.init`. Ray is not imported in the driver, for the
-program may still set what that reads: a short-lived child, the scout (`python -m rayside.worker.driver`),
-asks and tells Ray. They exchange lines of JSON over pipes. The scout sends `{"host", "token"}` (the node's
-address and Ray's token); gets `{"port", "pid", "latest"}` and puts the first two into the job's metadata,
-where the relay finds them; sends `{"deadline"}`, up to which the job's programs wait for a debugger; ends
-with its pipe, or after it gets `{"attached"}`. Where it fails it sends `{"error"}`.
+start.py calls `begin` at Python's start, before `ray.init`. The driver does not import Ray yet, because the
+program may still set variables that Ray reads: a short-lived child process, the scout, talks to Ray (`python
+-m rayside.worker.driver`). They exchange lines of JSON over pipes. The scout sends `{"host", "token"}` (the
+node's address and Ray's token); receives `{"port", "pid", "latest"}` and writes the first two into the job's
+metadata for the relay; sends `{"deadline"}` of the job's wait for a debugger; ends with its pipe, or after it
+receives `{"attached"}`. If it fails, it sends `{"error"}`.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _HOOK, _OVERRIDE = "RAY_RUNTIME_ENV_HOOK", "RAY_OVERRIDE_JOB_RUNTIME_ENV"
 OURS = (_HOOK, _OVERRIDE, VARIABLE)
 _BY_HAND = f"{__package__}.driver.on_init_by_hand"
 
-_joined: list[Callable[[bool], None]] = []  # what `debug` was given
-_connected: list[Callable[[], None]] = []  # the hook of ours that Ray calls at the end of the last one
+_joined: list[Callable[[bool], None]] = []  # the callback that `debug` received, if any
+_connected: list[Callable[[], None]] = []  # our latest hook at the end of `ray.init`
 _POST_MORTEM = "RAY_DEBUG_POST_MORTEM"
-# Each of the scout's lines begins with this.
+# Prefix of the scout's lines.
 _SAYS = "rayside: "
-# Seconds for one message of the scout (all of them took 0.8 s), and for one answer of Ray.
+# Timeouts in seconds for a message from the scout (all of them took 0.8 s), and for an answer from Ray.
 _PATIENCE, _RAYS_PATIENCE = 15.0, 5
 _NAMESPACE = b"rayside"
 _FAILURE = "the driver is debugged from ray.init on"
-# As `-m`, which would look for our modules in the current folder first: others may write there.
+# Like `-m`, which would import from the current folder first: other users may write there.
 _RUN = (
     "import sys; sys.path[:] = filter(None, sys.path); import runpy;"
     " runpy.run_module(sys.argv[1], run_name='__main__')"
@@ -53,10 +53,10 @@ _RUN = (
 
 
 def on_init(runtime_env: dict[str, Any]) -> dict[str, Any]:
-    """Returns the runtime_env for the workers. Raises ValueError where the job's and the driver's contradict.
+    """Returns the runtime_env for the workers. Raises ValueError if the job's and the driver's contradict.
 
-    The user's own fields are as without a debugger, and the workers get this package besides; what was added
-    to send it is gone again from a second `ray.init` and from other programs that this one starts.
+    The user's own fields are unchanged, and the workers also get this package. The additions that sent it are
+    removed for a second `ray.init` and for other programs that this one starts.
     """
     job = dict(json.loads(os.environ[_JOB])["runtime_env"] or {})
     modules = [*(job.get("py_modules") or [])]
@@ -68,7 +68,7 @@ def on_init(runtime_env: dict[str, Any]) -> dict[str, Any]:
         attach.say(f"no debugger in this job: {error}")
         return runtime_env
     _refuse_contradictions(runtime_env, job, config)
-    # These are what workers need: the debugger's, if any, and this package.
+    # Modules for the workers: the debugger's, if any, and this package.
     carried = modules[-1 - config.carried :]
     _forget(hook_modules)
     try:
@@ -90,13 +90,13 @@ def debug(
     """Makes the next `ray.init` of this program open a debugger in it, and in each worker of its job.
 
     Args:
-        attach_timeout: the seconds for which they wait for a debugger; with 0 they don't.
-        post_mortem: whether a task that fails stops there.
-        joined: is called with True when this process has joined a Ray, and with False when it leaves it.
-            With it each `ray.init` of the program is debugged, also one after a `ray.shutdown`.
+        attach_timeout: seconds to wait for a debugger; with 0 the processes don't wait.
+        post_mortem: whether a failed task stops at the failure.
+        joined: called with True when this process has joined a Ray cluster, and with False when it leaves it.
+            With it, each `ray.init` of the program is debugged, also after a `ray.shutdown`.
 
     Raises:
-        RuntimeError: where `ray.init` was called before, or a hook of the user's own is set.
+        RuntimeError: if `ray.init` was called before, or the user's own hook is set.
     """
     if "ray" in sys.modules and sys.modules["ray"].is_initialized():
         raise RuntimeError(
@@ -119,7 +119,7 @@ def on_init_by_hand(runtime_env: dict[str, Any] | None) -> dict[str, Any]:
     changed = {
         **own,
         "env_vars": {**variables, **(own.get("env_vars") or {})},
-        # The relay calls it in the workers.
+        # The relay calls this package in the workers.
         "py_modules": [*(own.get("py_modules") or []), str(Path(__file__).parents[1])],
     }
     config = Config()
@@ -131,7 +131,7 @@ def on_init_by_hand(runtime_env: dict[str, Any] | None) -> dict[str, Any]:
         attach.say(f"no debugger in this job: {type(error).__name__}: {error}")
         return own
     finally:
-        # Programs that this one starts may not have this package.
+        # Programs that this one starts may lack this package.
         os.environ.pop(_HOOK, None)
         forget()
         if _joined:
@@ -139,7 +139,7 @@ def on_init_by_hand(runtime_env: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _debug_again(config: Config) -> None:
-    """Hooks the next `ray.shutdown`, so that the `ray.init` after it is debugged as well."""
+    """Hooks the next `ray.shutdown`, so that the following `ray.init` is debugged as well."""
     import ray._private.worker as ray
 
     leave = ray.disconnect
@@ -179,7 +179,7 @@ def hooked(runtime_env: dict[str, Any], config: Config) -> dict[str, Any]:
 
 
 def _refuse_contradictions(merged: dict[str, Any], job: dict[str, Any], config: Config) -> None:
-    """Refuses what Ray itself refuses, but not fields that only we have set: the driver may set those."""
+    """Raises Ray's ValueError for contradictions, except in fields that only Rayside has set."""
     env_vars = job.get("env_vars") or {}
     wrong = [field for field in config.given if merged.get(field) != job.get(field)]
     theirs = merged.get("env_vars") or {}
@@ -213,10 +213,9 @@ def _forget(hook_modules: list[str]) -> None:
 
 
 def begin() -> None:
-    """Opens the port, publishes it, and waits for a debugger as `--attach-timeout` says; never raises.
+    """Opens the port, publishes it, and waits for a debugger up to `--attach-timeout`; never raises.
 
-    With 0 nothing may wait, and the driver's port opens in `ray.init` alone. That also says it where there is
-    no debugpy, or the configuration is malformed.
+    With 0, `ray.init` opens the port instead. It also reports missing debugpy or a malformed configuration.
     """
     try:
         config = Config.read()
@@ -241,7 +240,7 @@ def begin() -> None:
 def _open_early(config: Config, scout: subprocess.Popen[str]) -> Exception | None:
     deadline = 0.0
 
-    def address() -> Mapping[str, Any]:  # called when debugpy is loaded, while the scout imports Ray
+    def address() -> Mapping[str, Any]:  # called after debugpy is loaded, while the scout imports Ray
         ray = _line(scout)
         return {"host": ray["host"], "token": ray["token"].encode()}
 
@@ -265,13 +264,13 @@ def _open_early(config: Config, scout: subprocess.Popen[str]) -> Exception | Non
 
 
 def _line(scout: subprocess.Popen[str]) -> dict[str, Any]:
-    """Returns the scout's next message. Raises RuntimeError where it fails, or takes too long."""
+    """Returns the scout's next message. Raises RuntimeError if the scout fails, or after a timeout."""
     assert scout.stdout is not None
     too_long = threading.Timer(_PATIENCE, scout.kill)
     too_long.daemon = True
     too_long.start()
     try:
-        # Whatever else this Python prints when it starts is none of ours.
+        # Skips other output of Python's start.
         text = next((line for line in scout.stdout if line.startswith(_SAYS)), "").removeprefix(_SAYS)
     finally:
         too_long.cancel()
@@ -313,7 +312,7 @@ def _serve() -> None:
     _say({"host": hosts[node], "token": rays_token().decode()})
 
     process = _received()
-    # It is read anew: nothing else writes it while the driver, which waits for this, exists.
+    # Read again before the write: nothing else writes it while the driver waits for this.
     info = json.loads(gcs.internal_kv_get(key, namespace=KV_NAMESPACE_JOB, timeout=_RAYS_PATIENCE))
     if info["status"] != "RUNNING":
         raise RuntimeError(f"the job is {info['status']}")
@@ -323,7 +322,7 @@ def _serve() -> None:
         key, json.dumps(info).encode(), overwrite=True, namespace=KV_NAMESPACE_JOB, timeout=_RAYS_PATIENCE
     )
 
-    # It is one for all programs that an entrypoint runs one after the other: nobody waits for each.
+    # One deadline for all programs that an entrypoint runs in sequence, instead of a wait for each.
     deadline_key = f"{job}/early".encode()
     latest = repr(process["latest"]).encode()
     gcs.internal_kv_put(deadline_key, latest, overwrite=False, namespace=_NAMESPACE, timeout=_RAYS_PATIENCE)

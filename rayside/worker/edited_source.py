@@ -1,4 +1,4 @@
-"""Compiled source of one file, and the differences between two that a running process can take."""
+"""Compiled source of one file, and checks whether a running process can take its changes."""
 
 from __future__ import annotations
 import __future__
@@ -20,7 +20,7 @@ BINDS = (*DEFINES, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
 
 
 class Refused(Exception):
-    """The edit can't be applied; the message is one sentence with the reason."""
+    """Error for an edit that can't be applied; the message is one sentence with the reason."""
 
 
 @dataclass
@@ -58,8 +58,7 @@ class Source:
     def successor(self, code: CodeType, qualname: str, edited: Source) -> CodeType | None:
         """Returns the code that replaces a function's code in the edited source; None if it has none.
 
-        `qualname` is the function's own name, for code that does not come from this text: the file has
-        changed since.
+        `qualname` is the function's own name, for code from an earlier version of the file.
         """
         name, index = self.names.get(code, (getattr(code, "co_qualname", qualname), 0))
         before, after = self.codes.get(name, [code]), edited.codes.get(name, [])
@@ -67,7 +66,7 @@ class Source:
 
 
 def _named_codes(code: CodeType, prefix: str = "") -> Iterator[tuple[str, CodeType]]:
-    """Yields all code in it with its qualified name, which Python 3.10 does not keep."""
+    """Yields all nested code with its qualified name, which Python 3.10 does not store."""
     for each in code.co_consts:
         if isinstance(each, CodeType):
             name = prefix + each.co_name
@@ -174,7 +173,7 @@ def define(names: Iterable[str], source: Source, namespace: dict[str, Any], chan
             continue
         statement = next((each for each in source.tree.body if name in _bound(each)), None)
         if statement is not None:
-            # A definition needs the names that it uses. It may use its own, which is therefore set first.
+            # A definition needs the names that it uses, perhaps also its own, which is therefore set first.
             namespace.setdefault(name, None)
             changed -= _bound(statement)
             used = [each.id for each in ast.walk(statement) if isinstance(each, ast.Name)]
@@ -183,7 +182,7 @@ def define(names: Iterable[str], source: Source, namespace: dict[str, Any], chan
 
 
 def changed_names(before: Source, after: Source) -> set[str]:
-    """Returns the names that `after` binds anew or to something else, without changed definitions."""
+    """Returns the names that new statements in `after` bind, without changed definitions."""
     return set().union(*map(_bound, new_statements(before, after)))
 
 

@@ -57,7 +57,7 @@ class _Change:
 
 
 def apply(texts: Mapping[str, str]) -> str:
-    """Applies these sources, by path; returns why not, with nothing changed."""
+    """Applies these sources, by path; returns an empty text, or why not, with nothing changed."""
     try:
         changes = [change for path, text in texts.items() if (change := _change(path, text)) is not None]
         with _Statements(changes):
@@ -121,7 +121,7 @@ def _change(path: str, text: str) -> _Change | None:
         if new is None:
             continue
         _note_defaults(change, function, code)
-        # Python 3.10 takes code as equal whose lines are others.
+        # Python 3.10 compares code as equal if only the lines differ.
         if new == code and sys.version_info >= (3, 11):
             continue
         if new.co_freevars != code.co_freevars:
@@ -253,7 +253,7 @@ def _method(owner: type, name: str, definition: ast.stmt, source: Source) -> Any
 
 
 def _compile_in_class(function: FunctionType, source: Source) -> None:
-    """Gives a new method the code that its class would give it, with private names mangled."""
+    """Gives a new method its code compiled in the class, with private names mangled."""
     code = source.codes.get(function.__qualname__, [function.__code__])[-1]
     made = function.__code__  # A decorator may have made it.
     if (code.co_name, code.co_firstlineno, code.co_freevars) == (

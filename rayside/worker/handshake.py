@@ -1,19 +1,19 @@
-"""Handshake: debugger and process prove to each other that both know Ray's token, which neither sends.
+"""Handshake between debugger and process: both prove that they know Ray's token, without sending it.
 
     debugger: request `initialize`                                             as to any debug adapter
     process:  response, body.rayside.nonce: 32 random bytes in hex
     debugger: request `raysideAuthorize`, arguments.nonce: 32 random bytes in hex, arguments.proof, and
-              arguments.user: the name of who debugs, which nothing proves
+              arguments.user: the debugger's user (unauthenticated)
     process:  response, body.proof, body.job and body.submission: Ray's ids of its job, and body.user: the
-              name of whose that is, or of who had it opened, each empty where it knows none; nothing
-              proves them                                                      or no success, and the end
-    debugger: request `raysideDebug`; or it leaves, where it does not want a process of that job or user.
+              user of the job, or else the user who had the port opened; each empty if unknown
+              (unauthenticated)                                                or no success, and the end
+    debugger: request `raysideDebug`; or it leaves if it does not want a process of that job or user.
               arguments.children: whether it debugs the processes that this one starts, too
-    process:  response, body.taken; where that is false, body.user: who debugs it now, and the end; where
-              children are wanted, body.children: `pid` and `port` of each that lives (see children.py)
+    process:  response, body.taken; if that is false, body.user: the current debugger's user, and the end; if
+              children are wanted, body.children: `pid` and `port` of each live one (see children.py)
 
-From then on the connection is a DAP session with pydevd, from `initialize` on. The debugger of an earlier
-version, which sends no `user`, has the session after `raysideAuthorize`.
+From then on the connection is a DAP session with pydevd, starting with `initialize`. For a debugger of an
+earlier version, which sends no `user`, the session starts after `raysideAuthorize`.
 """
 
 from __future__ import annotations
@@ -26,47 +26,47 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-# They are the key in the body of the response to `initialize`, and the request that answers it.
+# Key in the body of the response to `initialize`, and the request that answers the challenge.
 CHALLENGE, AUTHORIZE = "rayside", "raysideAuthorize"
-# This request of a debugger that is known makes the process its own.
+# Request of an authenticated debugger that starts its session.
 DEBUG = "raysideDebug"
-# The names of users are cut at so many characters.
+# Limit in characters of users' names; longer ones are cut.
 LONGEST_USER = 64
-# It says whose a job is, where its metadata does not. The relay reads it in the job's runtime_env, too.
+# Variable with the job's user, if its metadata has none. The relay reads it in the job's runtime_env, too.
 USER_VARIABLE = "RAYSIDE_USER"
-# Ray gives a submission's drivers their job as JSON in this variable; its metadata has the two keys.
+# Ray's variable with a submitted job as JSON, for its drivers; the job's metadata has the two keys.
 _CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 _KEYS = USER, SUBMISSION = "rayside.user", "job_submission_id"
-# A job's metadata has here {"port", "pid"} of a driver that has a port before its `ray.init` (driver.py).
+# Metadata key of {"port", "pid"} of a driver that has a port before its `ray.init` (driver.py).
 DRIVER = "rayside.driver"
-# The files that were edited while a job ran, in its metadata.
+# Metadata key of the files that were edited while a job ran.
 EDITS = "rayside.edits"
 _LONGEST_ID = 200
 
 
 def proof(token: bytes, role: str, nonces: tuple[str, str], address: tuple[str, int]) -> str:
-    """Returns the HMAC-SHA256, in hex, by which `role` shows that it knows the token.
+    """Returns the HMAC-SHA256, in hex, which proves that `role` knows the token.
 
     Args:
         role: "client" or "debuggee".
         nonces: the debuggee's, and the client's.
-        address: host and port of the debuggee's end of the connection, as the client dialled them: who
-            holds another port can't pass the handshake on to this one.
+        address: host and port of the debuggee's end of the connection, as the client connected to them: a
+            listener at another port can't relay the handshake to this one.
     """
     host, port = address
     statement = "|".join(("rayside debugger", role, *nonces, host, str(port)))
     return hmac.new(token, statement.encode(), hashlib.sha256).hexdigest()
 
 
-# --- the job that this process works for, and its user: claims, which nothing proves -------------
+# --- this process's job and its user (unauthenticated) -------------------------------------------
 
 
 def claims(by_driver: Mapping[str, str], opener: str) -> dict[str, str]:
-    """Returns `job`, Ray's id of it, `submission` and `user`, each empty where it is not known.
+    """Returns `job` (Ray's job id), `submission` and `user`, each empty if unknown.
 
     Args:
-        by_driver: what `metadata` was in the job's driver, if that has sent it.
-        opener: the name of who had the debugger opened here, if known.
+        by_driver: `metadata` from the job's driver, if that has sent it.
+        opener: the user who had the debugger port opened, if known.
     """
     own = {**by_driver, **metadata()}
     user = own.get(USER) or os.environ.get(USER_VARIABLE) or opener
@@ -74,28 +74,28 @@ def claims(by_driver: Mapping[str, str], opener: str) -> dict[str, str]:
 
 
 def job() -> str:
-    """Returns Ray's id of the job that this process works for; empty where it knows none."""
+    """Returns Ray's id of this process's job; empty if unknown."""
     try:
-        # Importing it into a process that is not Ray's would cost seconds.
+        # Not imported: in a process without Ray, that would take seconds.
         worker: Any = sys.modules["ray._private.worker"].global_worker
         job = worker.current_job_id if worker.connected else None
         return "" if job is None or job.is_nil() else str(job.hex())
-    except Exception:  # There is none, or another than those that we know: its job is found out otherwise.
+    except Exception:  # no Ray, or an unknown version: the relay finds the job otherwise
         return ""
 
 
 def metadata() -> dict[str, str]:
-    """Returns what the job's metadata says of its submission and its user, as far as this process has it."""
+    """Returns the submission id and the user from the job's metadata, if available in this process."""
     try:
         if _CONFIG in os.environ:
             return _read(json.loads(os.environ[_CONFIG]).get("metadata") or {})
-        # Ray keeps the first answer for good, and before a worker's first task that is an empty one, without
-        # the job's namespace: so only what Ray itself has asked for already is read.
+        # Ray caches the first answer forever, and before a worker's first task that is an empty one, without
+        # the job's namespace: so this only reads an answer that Ray itself has requested before.
         if not sys.modules["ray._raylet"].job_config_initialized:
             return {}
         worker: Any = sys.modules["ray._private.worker"].global_worker
         return _read(worker.core_worker.get_job_config().metadata) if worker.connected else {}
-    except Exception:  # There is no Ray, or another than those that we know.
+    except Exception:  # no Ray, or an unknown version
         return {}
 
 

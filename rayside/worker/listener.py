@@ -1,9 +1,9 @@
-"""Opens a process's debugger port: pydevd, behind a handshake that only who has Ray's token can pass.
+"""Debugger port of a process: pydevd after a handshake that requires Ray's token.
 
-debugpy's own server asks nobody for anything, and pydevd's lets whoever connects end the session of who
-is there. So the port is ours: each connection has seconds, and a few bounded messages, for the handshake
-(handshake.py), and only then is it pydevd's.
-It leans on pydevd, debugpy's engine: `PyDB` in pydevd.py and `ReaderThread` in pydevd_comm.py (1.8.22).
+debugpy's own server has no authentication, and with pydevd's server any client can end the session of
+another. So this module listens: each connection gets seconds, and a few messages of limited length, for the
+handshake (handshake.py), and is only then passed to pydevd.
+This relies on pydevd, debugpy's engine: `PyDB` in pydevd.py and `ReaderThread` in pydevd_comm.py (1.8.22).
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from . import handshake, tracing, workarounds
 from .children import Children, OwnSocket
 from .handshake import AUTHORIZE, CHALLENGE, DEBUG, LONGEST_USER, proof
 
-# A whole handshake may take so many seconds; an honest one takes milliseconds.
+# Timeout in seconds of the whole handshake, which usually takes milliseconds.
 _PATIENCE = 5.0
-# Who has shown that they know the token may ask Ray for so many seconds whose job this is.
+# Timeout in seconds for an authenticated client to look up the process's job in Ray.
 _CHOOSING = 60.0
-# A handshake's message may have so many bytes, its header included: `initialize` has some hundred.
+# Limit in bytes of a handshake message's header, and of its body: `initialize` has some hundred.
 _LONGEST = 4096
-# So many connections may be in the handshake at once; one more ends the oldest.
+# Limit: connections in the handshake at the same time; one more ends the oldest.
 _MOST = 8
-# So many that know the token may choose at once, each with a relay of their own; one more ends the oldest.
+# Limit: authenticated clients that choose at the same time, one for each relay; one more ends the oldest.
 _MOST_CHOOSING = 32
-# A new debugger may wait so many seconds for the end of the one before, which takes a moment.
+# Timeout in seconds for a new debugger to wait for the end of the previous session, which takes a moment.
 _CHANGING = 1.0
 _ASKS = "this port asks for a proof that you know Ray's token: attach by way of the debug relay"
-# A connection counts as ended when its other machine has not answered for a minute; the task goes on. It is
-# probed after so many seconds of silence, and so many apart; with TCP_USER_TIMEOUT (in milliseconds, for what
-# was sent, too) Linux does not count the probes: https://man7.org/linux/man-pages/man7/tcp.7.html
+# TCP keepalive: a connection ends when its peer has not answered for a minute; the task then resumes. Seconds
+# of idle time before probes, and between probes; with TCP_USER_TIMEOUT (in milliseconds, also for sent data)
+# Linux does not count the probes: https://man7.org/linux/man-pages/man7/tcp.7.html
 _PROBED = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 5, "TCP_USER_TIMEOUT": 60_000}
 
 
 def rays_token() -> bytes:
-    """Returns Ray's authentication token, as this process has it; empty where this Ray asks for none."""
+    """Returns Ray's authentication token in this process; empty if the Ray cluster requires none."""
     try:
         from ray._raylet import AuthenticationTokenLoader
     except ImportError:  # Ray before 2.52
@@ -56,8 +56,8 @@ def rays_token() -> bytes:
 class Listener:
     """Listens from `open` on, until the process ends.
 
-    `user` is the name of who had it opened, and `by_driver` what the job's driver has sent of its metadata,
-    each if known (see handshake.py). `children` are told to a debugger that wants them.
+    `user` is the user who had the port opened, and `by_driver` the metadata that the job's driver has sent,
+    each if known (see handshake.py). `children` are reported to a debugger that accepts them.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class Listener:
         self._children, self._wants_children = children, False
         self._token, self._user, self._by_driver = token, user, by_driver or {}
         self._socket: OwnSocket | None = None
-        self._knocking: list[socket.socket] = []  # They are in the handshake, the oldest first.
-        self._choosing: list[socket.socket] = []  # They know the token, and may leave; the oldest first.
+        self._knocking: list[socket.socket] = []  # connections in the handshake, oldest first
+        self._choosing: list[socket.socket] = []  # authenticated connections, which may leave; oldest first
         self._attached: socket.socket | None = None
-        self._debugger = ""  # The name of who is attached.
-        self._changed = threading.Condition()  # of the two
+        self._debugger = ""  # user of the attached debugger
+        self._changed = threading.Condition()  # for changes of these lists and attributes
 
     def open(self, host: str) -> int:
         """Starts pydevd here, listens on `host`, and returns the port. Raises OSError, RuntimeError."""
@@ -85,7 +85,7 @@ class Listener:
         return int(self._socket.getsockname()[1])
 
     def close(self) -> None:
-        """Closes this process's copies of the sockets, where it is a fork: nobody listens to them."""
+        """Closes a fork's copies of the sockets: no thread of the fork listens to them."""
         for each in (self._socket, self._attached, *self._knocking, *self._choosing):
             if each is not None:
                 each.close()
@@ -100,7 +100,7 @@ class Listener:
             except OSError:
                 if self._socket.fileno() < 0:
                     return
-                time.sleep(0.1)  # There are too many open files, which may pass.
+                time.sleep(0.1)  # too many open files, which may be temporary
                 continue
             with self._changed:
                 self._knocking.append(connection)
@@ -115,7 +115,7 @@ class Listener:
                         _debug(connection)
             finally:
                 with self._changed:
-                    if self._attached is connection:  # also where it went while it was let in
+                    if self._attached is connection:  # also if it ended during its admission
                         self._attached = None
                         self._changed.notify_all()
 
@@ -128,13 +128,13 @@ class Listener:
         try:
             return self._admits(connection)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            return False  # It is no debugger of ours, or has gone.
+            return False  # not a debugger of Rayside, or it has left
         finally:
             with self._changed:
                 self._waits_no_more(connection)
 
     def _waits_no_more(self, connection: socket.socket) -> None:
-        """Leaves it out where the oldest is ended; the lock is the caller's."""
+        """Removes a connection from the lists of pending ones; the caller holds the lock."""
         for connections in (self._knocking, self._choosing):
             if connection in connections:
                 connections.remove(connection)
@@ -147,7 +147,7 @@ class Listener:
         if first["command"] != "initialize":
             _answer(connection, first, {}, _ASKS)
             return False
-        # It says neither what it is nor what it runs: nobody has shown yet that they may know.
+        # Reveals nothing about the process: the client is not authenticated yet.
         _answer(connection, first, {CHALLENGE: {"nonce": nonce}, "supportsConfigurationDoneRequest": True})
         request = _receive(connection, deadline)
         if request["command"] != AUTHORIZE:
@@ -161,7 +161,7 @@ class Listener:
             _answer(connection, request, {}, _ASKS)
             return False
         own = {"proof": proof(self._token, "debuggee", nonces, address)}
-        if "user" not in arguments:  # It is an earlier version's debugger.
+        if "user" not in arguments:  # a debugger of an earlier version
             if not self._takes(connection, ""):
                 _answer(connection, request, {}, "another debugger is attached to this process")
                 return False
@@ -182,34 +182,34 @@ class Listener:
         return taken
 
     def _introduced(self, connection: socket.socket) -> None:
-        """Notes that who is there knows the token: strangers don't end its handshake any more."""
+        """Marks a connection as authenticated: unauthenticated clients can't displace it any more."""
         with self._changed:
-            # It is in one of the lists at any time, for a fork in that moment.
+            # The connection is always in one of the lists, in case another thread forks.
             self._choosing.append(connection)
             if connection in self._knocking:
                 self._knocking.remove(connection)
             _end_oldest(self._choosing, _MOST_CHOOSING)
 
     def _takes(self, connection: socket.socket, user: str) -> bool:
-        """Returns whether the process is that debugger's now: it can have one."""
+        """Attaches the debugger unless another one is attached to the process; returns whether it could."""
         with self._changed:
             free = self._changed.wait_for(lambda: self._attached is None, _CHANGING)
             if free:
                 self._attached, self._debugger, self._wants_children = connection, user, False
-                # At once: whoever comes before it has its answer would end it as the oldest.
+                # Immediately: a connection that arrives before the answer would end this one as the oldest.
                 self._waits_no_more(connection)
         return free
 
 
 def _end_oldest(connections: list[socket.socket], most: int) -> None:
-    """Ends the oldest connection where there are more than `most`."""
+    """Ends the oldest connection if there are more than `most`."""
     if len(connections) > most:
-        with contextlib.suppress(OSError):  # It ends its thread's `recv`; that closes it.
+        with contextlib.suppress(OSError):  # This interrupts its thread's `recv`; the thread closes it.
             connections.pop(0).shutdown(socket.SHUT_RDWR)
 
 
 def _receive(connection: socket.socket, deadline: float) -> dict[str, Any]:
-    """Reads one DAP message, and not a byte more. Raises OSError, ValueError."""
+    """Reads one DAP message, without reading beyond it. Raises OSError, ValueError."""
     head = b""
     while not head.endswith(b"\r\n\r\n"):
         if len(head) >= _LONGEST:
@@ -253,7 +253,7 @@ def _answer(connection: socket.socket, request: dict[str, Any], body: Any, refus
 
 
 def _start_pydevd() -> None:
-    """Starts pydevd as `debugpy.listen(in_process_debug_adapter=True)` does, without a port of its own."""
+    """Starts pydevd as `debugpy.listen(in_process_debug_adapter=True)` does, without pydevd's own port."""
     from debugpy.server import api
 
     if api.listen.called:
@@ -269,9 +269,9 @@ def _start_pydevd() -> None:
             suspend=False,
             wait_for_ready_to_run=False,
             block_until_connected=False,
-            # Children of this process are not debugged: they would wait for debuggers of their own.
+            # Without pydevd's own debugging of child processes, which would wait for debuggers.
             patch_multiprocessing=False,
-            # It traces neither debugpy nor this package, whose threads begin while others stand still.
+            # Traces neither debugpy nor this package, whose threads start while others are stopped.
             dont_trace_start_patterns=(str(sys.modules["debugpy"].__path__[0]), workarounds.folder()),
             dont_trace_end_patterns=("debugpy_launcher.py",),
         )
@@ -281,7 +281,7 @@ def _start_pydevd() -> None:
 
 
 def _debug(connection: socket.socket) -> None:
-    """Runs a whole session; when it ends, however it does, what is stopped goes on."""
+    """Runs a debug session; at its end, for whatever reason, stopped threads resume."""
     import pydevd
     from _pydevd_bundle.pydevd_api import PyDevdAPI
     from _pydevd_bundle.pydevd_comm import WriterThread
@@ -300,7 +300,7 @@ def _debug(connection: socket.socket) -> None:
 
 
 def _notice_when_gone(connection: socket.socket) -> None:
-    """Ends the connection once its other machine has gone, also while this process says nothing."""
+    """Ends the connection when its peer is unreachable, also while this process sends nothing."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _PROBED.items():
         if hasattr(socket, name):  # macOS lacks two of them

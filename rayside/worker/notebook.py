@@ -1,6 +1,6 @@
 """Debugging from a notebook: import this before `ray.init()`, and its tasks and actors can be debugged.
 
-No cell waits for a debugger, so breakpoints are set while it runs, or before.
+Cells do not wait for a debugger, so set breakpoints before a cell runs, or while it runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Redaction of secrets: known ones by value, others by their names and forms.
 
-It runs in debuggees, too, so it imports little. Whatever a stranger writes, a text
-takes a time that grows with its length alone: no pattern begins anew within what it has run through.
+It also runs in debuggees, so it imports little. The running time grows linearly with a text's length, also
+for hostile input: no pattern starts again within text that it has scanned.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from urllib.parse import quote
 from .secret_names import is_secret_name
 
 REDACTED = "<redacted>"
-# A value that is shorter may stand anywhere by chance.
+# Limit in characters: shorter values may appear by chance.
 SHORTEST = 6
-# A debugger shows so much of the beginning and of the end of a long text within another value.
+# Characters at the beginning and at the end that a debugger shows of a long text within another value.
 _LONG, _BEGINNING, _END_OF_LONG = 100, 80, 40
 _BY_NAME = "value with a secret's name"
 
 _END = r"-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
 _BLOCK = re.compile(rf"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:{_END}|\Z)", re.DOTALL)
-# A log that is cut may begin in a key.
+# A truncated log may begin within a key.
 _END_OF_BLOCK = re.compile(rf"\A(?:[A-Za-z0-9+/=\s]|\\n)*{_END}")
-# A password may have the marks that end a host's name; what looks like a port is none.
+# A password may contain characters that end a host name; a port number is no password.
 _URL = re.compile(
     r"(?i)(?P<before>\b[a-z][a-z0-9+.-]{0,40}://)"
     r"(?:[^\s/\"'<>?#]+@|[^\s/\"'<>?#:@]{0,100}:(?!\d{1,5}[/?#])[^\s\"'<>]{1,300}@)"
@@ -38,14 +38,14 @@ _HEADER = re.compile(
     r"(?i)(?P<before>\b(?:proxy-)?authorization\\?[\"']?\s*[:=]\s*)(?P<quote>\\?[\"'])?"
     r"(?:(?:bearer|basic|digest|token|negotiate)\s+)?[^\s\"',;\\]+"
 )
-# Schemes are many, and some have their secret behind other fields: nothing of such a line stays.
+# Some of the many schemes have their secret after other fields, so the whole line is redacted.
 _HEADER_LINE = re.compile(
     r"(?im)(?P<before>\b(?:proxy-)?authorization\\?[\"']?\s*[:=]\s*)"
     r"(?:(?P<quote>\\?[\"'])(?:\\.|[^\\\n])*?(?=(?P=quote)|\\?$)|[^\s\"'][^\n]*)"
 )
 _COOKIE = re.compile(r"(?P<before>\b(?:set-)?cookie\\?[\"']?\s*[:=]\s*)[^\n]+", re.IGNORECASE)
 _BEARER = re.compile(r"(?P<before>\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)
-# Tokens that are known by their beginning: JWT, AWS, GitHub, GitLab, Hugging Face, OpenAI's form, Slack,
+# Tokens with known prefixes: JWT, AWS, GitHub, GitLab, Hugging Face, OpenAI's form, Slack,
 # PyPI, npm, Google, Stripe, Databricks, Docker, Grafana, SendGrid, Vault, NVIDIA, Groq.
 _SHAPES = re.compile(
     r"(?<![\w-])eyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bgh[pousr]_\w{20,}"
@@ -55,24 +55,24 @@ _SHAPES = re.compile(
     r"|\bya29\.[\w-]{16,}|\bGOCSPX-[\w-]{20,}|\bhv[sb]\.[\w-]{20,}|\bnvapi-[\w-]{20,}|\bgsk_\w{20,}"
 )
 _BASE64 = re.compile(r"(?<![\w+/])[A-Za-z0-9+/]{24,}={0,2}")
-# A quotation mark, which JSON within JSON escapes.
+# A quotation mark, with the backslashes of JSON within JSON.
 _Q = r"\\{0,32}[\"']"
 # NAME=value, "name": "value", name: value, d["name"] = value, in plain text or within a text of JSON; the
-# variables of Kubernetes, `name: NAME` with `value: ...` behind it; --name value, and that of a list. The
-# lookahead makes the name one piece, from which the engine gives nothing back.
+# variables of Kubernetes, `name: NAME` with `value: ...` after it; --name value, also in a list. The
+# lookahead makes the name atomic: the engine does not backtrack into it.
 _NAMED = re.compile(
     r"(?P<dashes>(?<![\w-])--?)?(?<!\w)(?=(?P<name>[A-Za-z_][\w.-]{0,100}))(?P=name)(?P<between>"
     rf"(?:{_Q})?\]?(?:\s*(?:=>|={{1,3}}|:=?)|(?P<pair>,?\s*(?:{_Q})?[Vv]alue(?:{_Q})?\s*[:=]))\s*"
     rf"|(?(dashes)(?:\s+|{_Q},\s*)(?![\s-])|(?!)))"
 )
-# The same variables with `value: ...` before `name: NAME`; a longer value may be anybody's.
+# The same variables with `value: ...` before `name: NAME`; a longer value may belong to another name.
 _VALUE_FIRST = re.compile(
     rf"(?i)value(?:{_Q})?\s*[:=]\s*"
     rf"(?:(?P<quote>{_Q})(?P<quoted>(?:(?!(?P=quote))(?:\\.|[^\\\n])){{1,500}})(?P=quote)"
     rf"|(?P<bare>[^\s\"'{{}}][^\n{{}}]{{0,500}}?))(?:,\s{{0,50}}|\s{{1,50}})"
     rf"(?:{_Q})?(?:name|key)(?:{_Q})?\s*[:=]\s*(?:{_Q})?(?P<name>[\w.-]{{1,100}})"
 )
-# Only what has three marks goes on in the next line.
+# Only triple-quoted text continues in the next line.
 _QUOTED = re.compile(
     rf"(?im)[bfru]{{0,2}}(?P<quote>(?P<mark>{_Q})(?P<triple>(?P=mark){{2}})?)"
     r"(?P<value>(?:\\[\s\S]|(?(triple)[^\\]|[^\\\n]))*?)(?:(?P=quote)|(?(triple)\Z|\\?$))"
@@ -81,23 +81,23 @@ _BARE = re.compile(r"[^\s\"']+")
 _REST_OF_LINE = re.compile(r"[^\n]+")
 _OPENING = re.compile(r"(?P<call>[\w.]{0,100})[\[({]")
 _BRACKET = re.compile(rf"(?m)(?P<quote>{_Q})(?:\\.|[^\\\n])*?(?:(?P=quote)|\\?$)|[\[({{]|[\])}}]")
-# How YAML begins a line, and marks a text of several.
+# The indentation of a line of YAML, and the indicator of a block scalar.
 _INDENT = re.compile(r"[ \t]*(?:- +)*")
 _MARK = re.compile(r"[|>][-+\d]{0,2}[ \t]*\n")
-# A call's arguments are so many characters at most, and so far back a line of YAML begins.
+# Limits in characters: a call's arguments, and the distance from a name back to its line's start in YAML.
 _LONGEST_CALL, _LONGEST_INDENT = 400, 300
-# Documents have fewer levels.
+# Limit of nested levels; real documents have fewer.
 _DEEPEST = 60
 
 
 class Redactor:
-    """Takes secrets out of texts and documents, and counts them by kind in `counts`.
+    """Redacts secrets in texts and documents, and counts them by kind in `counts`.
 
     Args:
-        known: values that are secret wherever they stand, as Ray's token.
-        is_secret: says which names hold secrets.
-        quoted_only: whether what follows a secret's name is taken out only in quotes, as in a `repr`: in
-            prose a name and a colon come before any word.
+        known: values that are always secret, such as Ray's token.
+        is_secret: returns whether a name is the name of a secret.
+        quoted_only: whether to redact a value after a secret's name only in quotes, as in a `repr`: in prose,
+            any word may follow a name and a colon.
     """
 
     def __init__(
@@ -113,19 +113,19 @@ class Redactor:
         self.learn(known)
 
     def learn(self, values: Iterable[str]) -> None:
-        """Makes these the values that are known, in place of those before."""
+        """Replaces the known values."""
         forms = {form for value in values if len(value) >= SHORTEST for form in _forms(value)}
-        # The longest first, for one may hold another.
+        # The longest first: one value may contain another.
         self._known = sorted(forms, key=len, reverse=True)
 
     @property
     def longest(self) -> int:
-        """Returns the most characters that a value which is known takes in a text."""
+        """Returns the length in characters of the longest form of a known value."""
         return len(self._known[0]) if self._known else 0
 
     def known(self, text: str) -> str:
-        """Returns a text without the values that are known."""
-        # Few of them are in any text, and to look for each by itself is faster than one pattern of all.
+        """Returns a text without the known values."""
+        # A text contains few of them: a search for each one is faster than one pattern for all.
         if present := [form for form in self._known if form in text]:
             pattern = "|".join(map(re.escape, present))
             return re.sub(pattern, lambda _: self._told("known value"), text)
@@ -144,7 +144,7 @@ class Redactor:
                 self._hidden(item) if self._is_option(before) else self.document(item, depth + 1)
                 for before, item in zip([None, *value], value, strict=False)
             ]
-        # Kubernetes lists variables as {"name": ..., "value": ...}.
+        # Kubernetes has variables as {"name": ..., "value": ...}.
         names = [value.get(key) for key in ("name", "Name", "key", "Key")]
         named = any(isinstance(name, str) and self._is_secret(name) for name in names)
         return {
@@ -174,12 +174,12 @@ class Redactor:
         return self._without_named(text)
 
     def _is_option(self, item: object) -> bool:
-        """Returns whether what follows this in a list of arguments is a secret."""
+        """Returns whether an argument is an option whose value, the next argument, is a secret."""
         is_option = isinstance(item, str) and re.match(r"--?[^=\s]+\Z", item)
         return bool(is_option) and self._is_secret(str(item).strip("-"))
 
     def _string(self, value: str, depth: int) -> str:
-        # Ray keeps a runtime_env, and its own messages, as JSON within a text.
+        # Ray stores a runtime_env, and its own messages, as JSON within a text.
         if value.lstrip()[:1] in ("{", "["):
             try:
                 return json.dumps(self.document(json.loads(value), depth + 1))
@@ -188,7 +188,7 @@ class Redactor:
         return self.text(value)
 
     def _hidden(self, value: Any, depth: int = 0) -> Any:
-        """Returns what stands in place of the value of a secret's name: of a folder of them, of each."""
+        """Returns the replacement of a secret's value; in mappings and lists, of each value."""
         if depth <= _DEEPEST and isinstance(value, Mapping):
             return {self.text(str(key)): self._hidden(item, depth + 1) for key, item in value.items()}
         if depth <= _DEEPEST and isinstance(value, list):
@@ -203,7 +203,7 @@ class Redactor:
         return f"{groups.get('before') or ''}{groups.get('quote') or ''}{self._told(kind)}{after}"
 
     def _encoded(self, found: re.Match[str]) -> str:
-        """Returns what stands in place of base64, as of a kubeconfig, if a secret is in it."""
+        """Returns the replacement of base64 with a secret in it, as in a kubeconfig; else the base64."""
         try:
             text = base64.b64decode(found[0] + "==").decode()
         except (binascii.Error, ValueError):
@@ -213,7 +213,7 @@ class Redactor:
         return found[0] if within.text(text) == text else self._told("base64 with a secret in it")
 
     def _without_named(self, text: str) -> str:
-        """Returns a text without the values of secret names; what follows another name is looked at anew."""
+        """Returns a text without the values of secret names; the search resumes after other names."""
         pieces, kept, at, seen = [], 0, 0, 0
         while found := _NAMED.search(text, at):
             at = found.end()
@@ -222,14 +222,14 @@ class Redactor:
                 begin, at = span
                 pieces += [text[kept:begin], self._told(_BY_NAME)]
                 kept = at
-                # Of `{"key": NAME, "value": ...}` the value is still to come.
+                # In `{"key": NAME, "value": ...}` the value follows later.
                 pair = _NAMED.match(text, begin) if begin >= seen else None
                 if pair and pair["pair"] and pair.end("name") <= kept:
                     at, seen = begin, kept
         return "".join([*pieces, text[kept:]])
 
     def _value_first(self, text: str, name: re.Match[str]) -> tuple[int, int] | None:
-        """Returns from where to where a value goes that comes before its name; None where it is no secret."""
+        """Returns start and end of a value that precedes its name; None if it is no secret."""
         is_value = name["name"].lower() == "value" and not self._quoted_only
         found = _VALUE_FIRST.match(text, name.start("name")) if is_value else None
         if found is None or not self._is_secret(found["name"]):
@@ -237,7 +237,7 @@ class Redactor:
         return found.span("quoted" if found["quote"] else "bare")
 
     def _value(self, text: str, name: re.Match[str]) -> tuple[int, int] | None:
-        """Returns from where to where the value goes that a name has; None where it has none to hide."""
+        """Returns start and end of the value after a name; None if there is none to redact."""
         at = name.end()
         if quoted := _QUOTED.match(text, at):
             is_value = "=" in name[0] or ":" in name[0] or not self._quoted_only
@@ -252,7 +252,7 @@ class Redactor:
         bare = (_REST_OF_LINE if is_yaml else _BARE).match(text, at)
         if bare is None or not _is_hidden(bare[0]):
             return None
-        # Behind a name without a value the next line has another name.
+        # After a name without a value, the next line has another name.
         is_next = "\n" in name["between"] and ("=" in name["between"] or bare[0].endswith(":"))
         return None if is_next and not name["pair"] else bare.span()
 
@@ -262,17 +262,17 @@ class Redactor:
 
 
 def _is_hidden(value: str) -> bool:
-    """Returns whether a value is one, and stands there still."""
+    """Returns whether to redact a value: not if empty, a constant such as `null`, or redacted already."""
     bare = value.rstrip(",;&)}]")
     return bool(value) and bare != REDACTED and bare.lower() not in ("none", "null", "true", "false")
 
 
 def _end_of_brackets(text: str, at: int) -> int | None:
-    """Returns where a list, an object or a call ends that begins there; None where none does."""
+    """Returns the end of a list, an object or a call that starts at `at`; None if none starts there."""
     opening = _OPENING.match(text, at)
     if opening is None:
         return None
-    # What no bracket closes goes on to the end; but a bare value may have a bracket in it.
+    # Without a closing bracket it extends to the end of the text; but a bare value may contain a bracket.
     is_call = bool(opening["call"]) or opening[0] == "("
     depth, until = 0, min(len(text), at + _LONGEST_CALL) if is_call else len(text)
     for bracket in _BRACKET.finditer(text, opening.end() - 1, until):
@@ -285,7 +285,7 @@ def _end_of_brackets(text: str, at: int) -> int | None:
 
 
 def _end_of_block(text: str, name: re.Match[str]) -> int | None:
-    """Returns where the lines end that YAML has below a name; None where there are none."""
+    """Returns the end of the lines below a name that are its value in YAML; None if there are none."""
     at, key = name.end(), name.start("between") + len(name["between"].rstrip())
     if mark := _MARK.match(text, at):
         at = mark.end()
@@ -309,7 +309,7 @@ def _end_of_block(text: str, name: re.Match[str]) -> int | None:
 
 
 def _forms(value: str) -> Iterable[str]:
-    """Yields the value as it may stand in a text: as it is, cut, in a URL, in JSON, in a repr, in base64."""
+    """Yields the forms of a value in texts: unchanged, cut, in a URL, in JSON, in a repr, in base64."""
     yield value
     yield quote(value, safe="", errors="replace")
     yield json.dumps(value)[1:-1]

@@ -1,8 +1,8 @@
-"""Driver of `rayside run`: opens its port before its program begins, and says in a file where its Ray is.
+"""Driver of `rayside run`: opens its port before its program starts, and writes Ray's address to a file.
 
-The file is `{"pid", "port", "dashboard"}`, the last an address as http://127.0.0.1:8265, and empty until
-`ray.init`. `rayside run` has made it, in a folder of this user's alone, and its relay reads it
-(relay/program_debuggees.py). The port is one of the loopback address: the relay is on this machine.
+The file contains `{"pid", "port", "dashboard"}`, the last an address as http://127.0.0.1:8265, empty until
+`ray.init`. `rayside run` makes it, in a private folder of this user, and its relay reads it
+(relay/program_debuggees.py). The port is on the loopback address: the relay is on this machine.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from . import attach, driver, tracing
 from .debug_config import change
 
 HOST = "127.0.0.1"
-# Files beside the one that is written: the debugger's token, and Ray's.
+# Files in the same folder: the debugger's token, and Ray's.
 TOKEN, RAYS_TOKEN = "token", "ray-token"
 _NO_DASHBOARD = (
     "no task or actor stops: this Ray has no dashboard, by which the debugger finds them; leave"
     " include_dashboard=False out of ray.init"
 )
-# Seconds for the program to end once `rayside run` is gone.
+# Timeout in seconds for the program to end after `rayside run` has ended.
 _ENDING = 10.0
 
 
@@ -40,19 +40,19 @@ def begin(
     post_mortem: bool = False,
     alive: int | None = None,
 ) -> None:
-    """Opens this process to the debugger of `rayside run`, waits for it, and has each `ray.init` debugged.
+    """Opens this process to the debugger of `rayside run`, waits for it, and hooks each `ray.init`.
 
     Args:
-        file: the file to write, beside which `token` lies, the token for debuggers.
-        attach_timeout: the seconds for which this process waits for a debugger, and each worker while one
-            is attached here.
-        post_mortem: whether a task that fails stops there.
-        alive: a pipe's descriptor, at whose end `rayside run` is gone: this program ends then, too.
+        file: the file to write; the debuggers' token is in `token` in the same folder.
+        attach_timeout: seconds for which this process waits for a debugger, and each worker while one is
+            attached here.
+        post_mortem: whether a failed task stops at the failure.
+        alive: a pipe's descriptor, closed when `rayside run` ends: then this program ends, too.
     """
     told: dict[str, Any] = {"pid": os.getpid(), "port": 0, "dashboard": ""}
 
     def tell() -> None:
-        # A program that has put itself into the background may have outlived `rayside run`, and its folder.
+        # A daemonized program may outlive `rayside run`, and its folder.
         with contextlib.suppress(OSError):
             draft = file.with_suffix(".new")
             descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -78,17 +78,17 @@ def begin(
     def wait() -> None:
         attach.until_attached(lambda: False, attach_timeout, says=False)
 
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a script's background
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job of a script
         signal.signal(signal.SIGINT, signal.default_int_handler)
     attach.open_port(lambda: {"host": HOST, "token": token}, publish, wait)
-    # The time to wait for one is over: once it has left, no worker waits for another.
+    # The wait is over: after this debugger has left, no worker waits for another.
     change(waited_until=time.time())
 
 
 def stop_at(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Stops where the program raised what nothing catches, as pdb does, if a debugger is attached.
+    """Stops at an uncaught exception of the program, as pdb does, if a debugger is attached.
 
-    `stop_on_unhandled_exception` of pydevd is what Ray calls for a task that failed (ray/util/debugpy.py).
+    Calls pydevd's `stop_on_unhandled_exception`, as Ray does for a failed task (ray/util/debugpy.py).
     """
     pydevd = sys.modules.get("pydevd")
     if pydevd is None or kind is KeyboardInterrupt:
@@ -103,7 +103,7 @@ def stop_at(kind: type[BaseException], error: BaseException, trace: TracebackTyp
 
 
 def _dashboard() -> str:
-    """Returns the address of the dashboard of the Ray that this process has joined; empty without one."""
+    """Returns the dashboard's address of the Ray cluster that this process has joined; empty without one."""
     import ray._private.worker
 
     address = ray._private.worker.get_dashboard_url()
@@ -111,9 +111,9 @@ def _dashboard() -> str:
 
 
 def _end_with(alive: int) -> None:
-    """Ends this process with `rayside run`."""
+    """Ends this process after `rayside run` has ended."""
     while os.read(alive, 1):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(_ENDING)  # for a program that sees to SIGTERM itself
+    time.sleep(_ENDING)  # for a program that handles SIGTERM
     os.kill(os.getpid(), signal.SIGKILL)

@@ -15,7 +15,7 @@ from . import edits
 from .handshake import EDITS
 
 _NAMESPACE, _PATIENCE = b"rayside", 5
-# The most bytes of all texts that are shared.
+# Limit in bytes of all shared sources.
 LONGEST = 4 * 1024 * 1024
 
 

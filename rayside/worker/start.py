@@ -1,8 +1,8 @@
-"""Start file of Python: debuggers of a plain `breakpoint()` in a Ray task have to give a proof, and a driver
-of `submit --debug` is opened to debuggers.
+"""Start file of Python: authenticates debuggers of a plain `breakpoint()` in a Ray task, and opens the
+debugger port of a `submit --debug` driver.
 
-`rayside.pth` in site-packages runs the file that RAYSIDE_START names, in every Python of the environments
-and images that Rayside makes; so this waits for Ray, and imports next to nothing before.
+`rayside.pth` in site-packages runs the file in the variable RAYSIDE_START, in every Python of Rayside's
+environments and images. It therefore hooks the import of Ray, and imports very little itself.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:  # The module `typing` would take longer than all of this.
 
 # `breakpoint()` calls this module's `set_trace` in a task (Ray 2.39 and later).
 _RAYS_OWN = "ray.util.debugpy"
-# The package that a job brings along, which the relay imports; the one around this file has a name of its own
-# until something asks for `rayside` that no job has brought.
+# Name of the job's own package, which the relay imports, and of the package around this file. The latter is
+# only imported as `rayside` if the job has brought none.
 _PACKAGE, _OURS = "rayside", "_rayside_start"
 # Only the drivers of jobs with --debug have these two (jobs.py).
 _DRIVER, _JOB = "rayside.worker.driver.on_init", "RAY_JOB_CONFIG_JSON_ENV_VAR"
-# debug_config.py. Only a field's own quotes have no backslash before them: two are read without `json`.
+# Fields of debug_config.py, read without `json`: quotes within values have a backslash before them.
 _CONFIG, _STARTED, _PARENTS = "RAYSIDE_DEBUG", '"started": true', '"parents": "'
-_LONGEST, _MOST_PARENTS = 100_000, 4  # Linux takes no variable of 128 KiB
+_LONGEST, _MOST_PARENTS = 100_000, 4  # Linux limits a variable to less than 128 KiB
 
 
 class _Finder:
-    """Changes that one module as it is imported, and is gone then."""
+    """Import hook that changes Ray's debugger module at its import, and then removes itself."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -58,9 +58,9 @@ class _Finder:
 
 
 class _Around:
-    """Finds the package around this file, unless the path has a module or a package of that name.
+    """Import hook for the package around this file, unless sys.path has a module or package of that name.
 
-    A folder without an `__init__.py`, as a clone in a home folder, is none.
+    A folder without an `__init__.py`, such as a clone in a home folder, does not count.
     """
 
     def find_spec(
@@ -95,9 +95,9 @@ def _package(module: str) -> Any:
 
 
 def _is_debugged(names: str) -> bool:
-    """Returns whether a process of one of these names, which may have started this one, has a debugger.
+    """Returns whether a process at one of these socket names, a possible parent, has a debugger.
 
-    It imports nothing that a program may have a module of its own for: most have no debugger.
+    Avoids imports that a program's own modules may shadow: most processes have no debugger.
     """
     import _socket
     import errno
@@ -105,36 +105,36 @@ def _is_debugged(names: str) -> bool:
     for name in names.split(":")[:_MOST_PARENTS]:
         try:
             connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-            connection.setblocking(False)  # A parent that stands still takes nobody, for as long as it does.
+            connection.setblocking(False)  # A stopped parent does not accept connections.
             error = connection.connect_ex(f"\0{name}")
             connection.close()
         except (OSError, AttributeError):
             return False
-        if error in (0, errno.EAGAIN):  # Many ask at once: child.py asks again.
+        if error in (0, errno.EAGAIN):  # Many children connect at once: child.py retries.
             return True
     return False
 
 
 def _begin() -> None:
-    """Opens this process to a debugger where that is asked for."""
+    """Opens this process's debugger port if its environment requests that."""
     config = os.environ.get(_CONFIG, "{}")
     is_driver = os.environ.get("RAY_RUNTIME_ENV_HOOK") == _DRIVER and _JOB in os.environ
-    if is_driver and _STARTED not in config:  # A driver's own children have all of it, too.
+    if is_driver and _STARTED not in config:  # A driver's children inherit these variables.
         try:
             import json
 
             text = json.dumps({**json.loads(config), "started": True})
         except (TypeError, ValueError, RecursionError):
-            return  # `ray.init` will say so.
+            return  # `ray.init` will report it.
         if len(text) > _LONGEST:
-            return  # No program could be started with it.
+            return  # No program could be started with such a variable.
         os.environ[_CONFIG] = text
         try:
             found = importlib.util.find_spec(_PACKAGE)
             if found is not None and found.submodule_search_locations is None:
                 raise ImportError(f"{found.origin} is another module of that name")  # and may be the program
             importlib.import_module("rayside.worker.driver").begin()
-        except Exception as error:  # It is an earlier Rayside's package, or an environment that is not ours.
+        except Exception as error:  # an earlier version's package, or an environment without Rayside's
             sys.stderr.write(f"rayside: the driver is debugged from ray.init on: {error}\n")
         return
     names = config.partition(_PARENTS)[2].partition('"')[0]
@@ -142,7 +142,7 @@ def _begin() -> None:
         importlib.import_module(f"{_OURS}.worker.attach").join_parents_debugger()
 
 
-# Some Pythons read the files of site-packages twice, by way of lib and of lib64.
+# Some Pythons read the files of site-packages twice, through lib and through lib64.
 if not any(type(finder).__module__ == __name__ for finder in sys.meta_path):
     sys.meta_path[:0] = [_Finder(), _Around()]
     _begin()

@@ -1,9 +1,9 @@
-"""Turns debugpy's tracing off in a whole process, and on again, so that listening costs nothing.
+"""Switch for debugpy's tracing in a whole process, so that listening costs nothing.
 
-Once debugpy listens, Python calls it at every call of a function, debugger or not: a loop of small calls
-took nine times as long (Python 3.11). It leans on pydevd, debugpy's engine: `PyDB` in pydevd.py
-and pydevd_tracing.py.
-Awake is where `threading.gettrace()` is set, for pydevd itself sets it.
+Once debugpy listens, Python calls it at every function call, with or without a client: a loop of small calls
+took nine times as long (Python 3.11). This relies on pydevd, debugpy's engine: `PyDB` in pydevd.py and
+pydevd_tracing.py.
+A process is awake if `threading.gettrace()` is set: pydevd itself sets it.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-# pydevd's debugger has these: it was made to wake by itself, and who decides in place of `settle`.
+# Attributes of pydevd's debugger: a mark that it wakes by itself, and a replacement of `settle`.
 _WAKES, _SETTLE = "rayside_wakes", "rayside_settle"
-_TO_OTHERS = 0.001  # seconds without Python's lock, in which others take it that wait for it
-_UNDISTURBED = 0.2  # seconds for which others wait for Python's lock before they ask for it
+_TO_OTHERS = 0.001  # seconds for which the GIL is released, for other threads that wait for it
+_UNDISTURBED = 0.2  # switch interval in seconds: other threads wait so long before they request the GIL
 _NOT_STEPPING, _SUSPENDED = -1, 2  # pydev_step_cmd and pydev_state, in pydevd_constants.py
 
 
 class OfThisProcess(list[Any]):
-    """Pickled it is empty: the workers get this module by value."""
+    """List that is pickled as an empty list: the workers get this module by value."""
 
     def __reduce__(self) -> tuple[type[list[Any]], tuple[()]]:
         return list, ()
 
 
-_pending = OfThisProcess()  # It keeps the calls for the main thread alive.
+_pending = OfThisProcess()  # keeps references to calls for the main thread
 
 
 def sleep() -> None:
-    """Turns tracing off in all threads but those that are stopped or stepping; `breakpoint()` still stops."""
+    """Turns tracing off in all threads except stopped and stepping ones; `breakpoint()` still stops."""
     db = debugger()
     if db is None:
         return
@@ -45,21 +45,21 @@ def sleep() -> None:
             _stop_monitoring()
         return
     if not _reaches_all_threads():
-        # A thread that is not traced from its start could never be woken: only the main one sleeps.
+        # A thread that is not traced from its start could never be woken: only the main thread sleeps.
         if threading.main_thread().ident not in busy:
             _in_main_thread(db.disable_tracing)
         return
     threading.settrace(None)
     _start_threads_untraced()
     if hasattr(sys, "_settraceallthreads"):
-        # One thread with a trace function makes every thread slow: none may keep the gate for long.
+        # One thread with a trace function slows down every thread: none may keep `_gate` for long.
         _settrace_in_all(_gate if busy else None)
     else:
         _set_trace(_gate, _users_threads() - busy)
     for ident, top in sys._current_frames().items():
         frame: Any = top
         while ident not in busy and frame is not None:
-            # A loop that makes no call would be traced line by line until it ends.
+            # A loop without calls would be traced line by line until it ends.
             if frame.f_trace is not None:
                 frame.f_trace = None
             frame = frame.f_back
@@ -68,7 +68,7 @@ def sleep() -> None:
 
 
 def wake() -> None:
-    """Turns tracing on in all threads, and in what they run now."""
+    """Turns tracing on in all threads, also in the frames that they run now."""
     db = debugger()
     if db is None:
         return
@@ -87,18 +87,18 @@ def wake() -> None:
 
 
 def follow() -> None:
-    """Traces this thread too, if the others are traced; for threads that Python did not start."""
+    """Traces this thread if other threads are traced; for threads that Python did not start."""
     if threading.gettrace() is not None and sys.gettrace() is None:
         db = debugger()
         if db is not None and not monitoring():
-            threading.current_thread()  # pydevd only traces threads that this module knows.
+            threading.current_thread()  # Registers the thread with `threading`: pydevd traces no others.
             db.enable_tracing()
 
 
 def wake_by_itself() -> None:
-    """Makes any debugger's breakpoints and `pause` wake the process, and their removal let it sleep.
+    """Makes a debugger's breakpoints and `pause` wake the process, and their removal let it sleep.
 
-    May be called again. Where breakpoints are compiled in, that decides at their change (compiled.py).
+    May be called again. With compiled-in breakpoints, compiled.py decides at each change of breakpoints.
     """
     db, api = debugger(), _pydevd("_pydevd_bundle.pydevd_api").PyDevdAPI
     if db is None or hasattr(db, _WAKES):
@@ -111,7 +111,7 @@ def wake_by_itself() -> None:
         getattr(db, _SETTLE, settle)()
 
     db.on_breakpoints_changed = on_breakpoints_changed
-    if hasattr(api, _WAKES):  # A fork has its parent's, and another debugger.
+    if hasattr(api, _WAKES):  # A fork inherits its parent's API class, with a new debugger object.
         return
     setattr(api, _WAKES, True)
     suspend, disconnect = api.request_suspend_thread, api.request_disconnect
@@ -122,22 +122,22 @@ def wake_by_itself() -> None:
 
     def request_disconnect(self: Any, py_db: Any, resume_threads: bool) -> None:
         disconnect(self, py_db, resume_threads)
-        sleep()  # As the breakpoints went, what had stopped at them did not go on yet.
+        sleep()  # Again: when the breakpoints were removed, stopped threads had not resumed yet.
 
     api.request_suspend_thread = request_suspend_thread
     api.request_disconnect = request_disconnect
 
 
 def settle() -> None:
-    """Wakes where there is something to stop at, and sleeps where there is nothing."""
+    """Wakes the process if there is something to stop at, else lets it sleep."""
     db = debugger()
     (wake if any(db.breakpoints.values()) or something_else_to_stop_at(db) else sleep)()
 
 
 def leave_out_this_thread() -> None:
-    """Ends tracing in a thread of ours, whatever pydevd takes it for.
+    """Ends tracing in one of Rayside's own threads, independent of pydevd's classification.
 
-    With sys.monitoring it may take one for an earlier thread of the user's whose number it has (3.12.1).
+    With sys.monitoring, pydevd may mistake it for an earlier user thread with the same id (3.12.1).
     """
     if debugger() is None:
         return
@@ -154,7 +154,7 @@ def is_attached() -> bool:
 
 
 def end() -> None:
-    """Ends pydevd in a process that was just forked: it has none of the threads that pydevd runs by."""
+    """Ends pydevd in a process that was just forked: it lacks pydevd's threads."""
     if debugger() is None:
         return
     if monitoring():
@@ -183,12 +183,12 @@ def something_else_to_stop_at(db: Any) -> bool:
 
 
 def debugger() -> Any:
-    """Returns pydevd's debugger; None where there is none."""
+    """Returns pydevd's debugger; None without one."""
     return _pydevd("pydevd").get_global_debugger() if "pydevd" in sys.modules else None
 
 
 def _pydevd(module: str) -> Any:
-    return sys.modules[module]  # They can't be imported: debugpy has them on sys.path only while it loads.
+    return sys.modules[module]  # Not importable: debugpy has pydevd on sys.path only while it loads.
 
 
 def monitoring() -> Any:
@@ -198,14 +198,14 @@ def monitoring() -> Any:
 
 
 def _stop_monitoring() -> None:
-    """Ends monitoring in all threads, and in the functions in which there was something to stop at.
+    """Ends monitoring in all threads, and the local events of functions that had breakpoints.
 
-    Python before 3.14 would keep their lines' events, for nobody: loops there took up to twice as long.
+    Python before 3.14 would keep their line events: loops there took up to twice as long.
     """
     pydevds = monitoring()
     monitor = pydevds.monitor
     if monitor.get_tool(monitor.DEBUGGER_ID) == "pydevd":
-        # It is in C or in Python, whichever of the two modules is in use.
+        # pydevd has this module in C and in Python; this takes the one in use.
         for code in list(_pydevd(pydevds.stop_monitoring.__module__)._code_to_func_code_info_cache):
             if monitor.get_local_events(monitor.DEBUGGER_ID, code):
                 monitor.set_local_events(monitor.DEBUGGER_ID, code, 0)
@@ -213,7 +213,7 @@ def _stop_monitoring() -> None:
 
 
 def _busy() -> set[int]:
-    """Returns the idents of the threads that stand still or are being stepped: they need their tracing."""
+    """Returns the idents of the threads that are stopped or stepping: they need their tracing."""
     idents = set()
     for ident, thread in list(vars(threading)["_active"].items()):
         info = getattr(thread, "additional_info", None)
@@ -225,7 +225,7 @@ def _busy() -> set[int]:
 def _gate(frame: Any, event: str, arg: Any) -> Any:
     """Ends a thread's tracing at its next call, unless it is being stepped."""
     db = debugger()
-    if db is None:  # The process is ending; `sys.settrace` of pydevd's would print a warning.
+    if db is None:  # The process is ending; pydevd's own `sys.settrace` would print a warning.
         _pydevd("pydevd_tracing").SetTrace(None)
         return None
     if threading.get_ident() in _busy():
@@ -249,13 +249,13 @@ def _reaches_all_threads() -> bool:
 
 
 def _settrace_in_all(function: Any) -> None:
-    """Gives all threads that trace function: `sys._settraceallthreads` (Python 3.12 on).
+    """Sets the trace function of all threads: `sys._settraceallthreads` (Python 3.12 on).
 
-    It goes from one thread's state to the next without holding them, and tells audit hooks of each, of which
-    some are ours: a thread that ends in one of these leaves it freed memory (seen on 3.12.1 and 3.13.0). So
-    nothing is collected meanwhile, and it begins when this thread has taken Python's lock anew, which nobody
-    else asks for then for a whole switch interval. The usual 5 ms pass on a busy machine where this thread
-    gets no processor.
+    Python iterates over the thread states without holding them, and calls audit hooks for each, some of them
+    ours: if a thread ends during a hook, Python reads freed memory (seen on 3.12.1 and 3.13.0). So garbage
+    collection is off meanwhile, and this starts just after this thread has taken the GIL again, which no
+    other thread then requests for a whole switch interval. The default of 5 ms may pass on a busy machine
+    while this thread gets no processor.
     """
     collects, interval = gc.isenabled(), sys.getswitchinterval()
     sys.setswitchinterval(_UNDISTURBED)
@@ -267,12 +267,12 @@ def _settrace_in_all(function: Any) -> None:
     finally:
         if collects:
             gc.enable()
-        if sys.getswitchinterval() == held:  # or the program has set another
+        if sys.getswitchinterval() == held:  # unless the program has set another
             sys.setswitchinterval(interval)
 
 
 def _set_trace(function: Any, idents: set[int]) -> None:
-    """Gives those threads that trace function; the module `threading` then knows them, as pydevd needs."""
+    """Sets the trace function of these threads, and registers them with `threading`, as pydevd requires."""
     if idents:
         _introduce(idents)
         set_trace = _pydevd("pydevd_tracing").set_trace_to_threads
@@ -280,10 +280,10 @@ def _set_trace(function: Any, idents: set[int]) -> None:
 
 
 def _introduce(idents: set[int]) -> None:
-    """Makes the module `threading` know threads that it did not start, as C++ does.
+    """Registers with `threading` threads that it did not start, such as C++ threads.
 
-    pydevd does so without the lock, so that its stand-in replaced a thread that was just beginning: that one
-    stopped, and was not found to go on.
+    pydevd does so without the lock: its stand-in replaced a thread that was just starting, which then stopped
+    and could not be resumed.
     """
     active = vars(threading)["_active"]
     with vars(threading)["_active_limbo_lock"]:
@@ -292,10 +292,10 @@ def _introduce(idents: set[int]) -> None:
 
 
 def _stand_in(ident: int) -> threading.Thread:
-    """Makes what `threading.current_thread()` makes in a thread that it does not know, for another thread.
+    """Makes a stand-in for another thread, as `threading.current_thread()` does in an unknown thread.
 
-    `_DummyThread.__init__` is for the thread that calls it: from Python 3.13 on, the stand-in is gone once
-    that thread ends, or makes another.
+    `_DummyThread.__init__` is for the calling thread: from Python 3.13 on, the stand-in is removed when that
+    thread ends, or makes another.
     """
     thread = threading._DummyThread.__new__(threading._DummyThread)
     threading.Thread.__init__(thread, name=f"Dummy-{ident}", daemon=True)
@@ -307,25 +307,25 @@ def _stand_in(ident: int) -> threading.Thread:
 
 
 def is_pydevds(thread: threading.Thread | None) -> bool:
-    """Returns whether pydevd leaves a thread alone: one of its own, or of ours."""
+    """Returns whether pydevd ignores a thread: one of its own, or of Rayside's."""
     return any(getattr(thread, name, False) for name in ("pydev_do_not_trace", "is_pydev_daemon_thread"))
 
 
 def _users_threads() -> set[int]:
-    """Returns the idents of the threads that aren't pydevd's own; those of Ray's C++ part are among them."""
+    """Returns the idents of the threads that aren't pydevd's own, including threads of Ray's C++ core."""
     threads = threading.enumerate()
     pydevds = {thread.ident for thread in threads if is_pydevds(thread)}
     return {*sys._current_frames(), *(thread.ident for thread in threads if thread.ident)} - pydevds
 
 
 def _in_main_thread(function: Callable[[], Any]) -> None:
-    """Calls `function` in the main thread, between two bytecodes, at once or when that next runs Python."""
+    """Calls `function` in the main thread between two bytecodes, now or when it next runs Python code."""
     if threading.current_thread() is threading.main_thread():
         function()
         return
 
     def call(_: Any) -> int:
-        with contextlib.suppress(Exception):  # It would be raised in the user's code.
+        with contextlib.suppress(Exception):  # An exception would be raised in the user's code.
             function()
             debugger().set_trace_for_frame_and_parents(threading.get_ident(), sys._getframe())
         return 0
@@ -335,7 +335,7 @@ def _in_main_thread(function: Callable[[], Any]) -> None:
 
 
 def in_background(function: Callable[[], None]) -> threading.Thread:
-    """Runs it in a thread that is neither traced, nor stopped with the others, nor shown; returns that."""
+    """Runs a function in a new thread that the debugger does not trace, stop or show; returns the thread."""
 
     def run() -> None:
         leave_out_this_thread()

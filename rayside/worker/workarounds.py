@@ -1,6 +1,6 @@
-"""Works around faults of Python and of pydevd, debugpy's engine, that disturb the programs of this process.
+"""Workarounds for bugs in Python and in pydevd, debugpy's engine, that disturb the program of this process.
 
-It leans on pydevd 1.8.22: `PyDB` in pydevd.py, and pydevd_tracing.py.
+This relies on pydevd 1.8.22: `PyDB` in pydevd.py, and pydevd_tracing.py.
 """
 
 from __future__ import annotations
@@ -15,32 +15,31 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-_COLLECTS_NOTHING = "rayside_collects_nothing"  # what lists the threads' frames has it
-_TRIES_AGAIN = "rayside_tries_again"  # what sets a thread's trace function has it
-_START = "RAYSIDE_START"  # names start.py, in the environments and images that Rayside makes
-_FOLDERS = "rayside_folders"  # pydevd's debugger has the folders of this package: that of each copy here
+_COLLECTS_NOTHING = "rayside_collects_nothing"  # mark of our function that lists the threads' frames
+_TRIES_AGAIN = "rayside_tries_again"  # mark of our function that sets a thread's trace function
+_START = "RAYSIDE_START"  # path of start.py, in the environments and images that Rayside makes
+_FOLDERS = "rayside_folders"  # attribute of pydevd's debugger: folders of this package's copies here
 
 
 def apply() -> None:
-    """Applies all of them, those for pydevd where it is loaded; may be called again."""
+    """Applies all workarounds, those for pydevd only once it is loaded; may be called again."""
     list_frames_safely()
     set_trace_functions_safely()
     if "pydevd" in sys.modules:
         know_files_by_folder(sys.modules["pydevd"].PyDB)
-        # It would print ten lines where coverage or a profiler sets a trace function. No breakpoint needs
-        # pydevd's, and a step that takes the other's place says so (stopping.py).
+        # pydevd would print ten lines if coverage or a profiler sets a trace function. No breakpoint needs
+        # pydevd's own, and a step that replaces the other function reports that (stopping.py).
         sys.modules["pydevd_tracing"].TracingFunctionHolder._warn = False
 
 
 def know_files_by_folder(debugger: Any) -> None:
-    """Makes pydevd take files for Python's or its own by where those lie, and not by their name alone.
+    """Makes pydevd recognize Python's and its own files by their folder, and not by their name alone.
 
-    Its table of names (pydevd_dont_trace_files.py) has `io.py`, `queue.py`, `socket.py` and others: where a
-    user's file had such a name, nothing stopped in it, and no step went into it. This package's files are
-    taken for pydevd's own.
+    Its table of names (pydevd_dont_trace_files.py) has `io.py`, `queue.py`, `socket.py` and others: a user's
+    file with such a name had no working breakpoints and steps. This package's files count as pydevd's own.
     """
     folders: set[str] | None = getattr(debugger, _FOLDERS, None)
-    # What Python runs at its start (start.py) may lie elsewhere than what a job has brought.
+    # The copy that Python runs at its start (start.py) may be in another folder than the job's copy.
     started = os.environ.get(_START)
     places = [folder(), *([os.path.dirname(started)] if started else [])]  # noqa: PTH120 (as below)
     own = {*places, *map(os.path.realpath, places)}
@@ -49,7 +48,7 @@ def know_files_by_folder(debugger: Any) -> None:
     if folders is None:
         setattr(debugger, _FOLDERS, own)
         _look_at_folders(debugger)
-    else:  # another copy of this module has done the rest
+    else:  # Another copy of this module has done the rest.
         folders |= own
     pydevd = sys.modules["pydevd"].get_global_debugger()
     if pydevd is not None:
@@ -65,7 +64,7 @@ def _look_at_folders(debugger: Any) -> None:
         if is_ours(path[0]):
             return int(self.PYDEV_FILE)
         kind: int | None = by_name(self, path)
-        # Packages may lie below Python's own folder.
+        # Packages may be installed below Python's own folder.
         is_pythons = path[0] == f"{pythons}/{path[2]}"
         return kind if kind is None or is_pythons or path[0].startswith(known) else None
 
@@ -79,24 +78,24 @@ def _look_at_folders(debugger: Any) -> None:
 
 
 def folder() -> str:
-    """Returns the folder of this package, also where its code came by value."""
+    """Returns the folder of this package, also for code that was pickled by value."""
     return os.path.dirname(folder.__code__.co_filename)  # noqa: PTH120 (as pydevd compares it)
 
 
 def is_ours(path: str) -> bool:
-    """Returns whether that is a file of this package, of any copy that this process has."""
+    """Returns whether a file belongs to a copy of this package in this process."""
     folders = getattr(sys.modules["pydevd"].PyDB, _FOLDERS)
     return any(path.startswith(f"{each}/") for each in folders)
 
 
 def list_frames_safely() -> None:
-    """Keeps Python 3.11 from collecting garbage while it lists the frames of all threads.
+    """Turns off garbage collection in Python 3.11 while it lists the frames of all threads.
 
-    It has the lock of the threads' states then, and makes objects. A collection may run finalizers, and
-    let other threads run: one that begins or ends waits for that lock while it has Python's, and the
-    process stands still for good (https://github.com/python/cpython/issues/106883). Python 3.10 makes
-    none, and from 3.12 on nothing is collected where an object is made. pydevd lists frames at each
-    change of breakpoints, we at each resume.
+    Python then holds the lock of the thread states, and allocates objects. A collection may run finalizers,
+    and let other threads run: one that starts or ends waits for that lock while it holds the GIL, which is a
+    deadlock (https://github.com/python/cpython/issues/106883). Python 3.10 allocates nothing there, and from
+    3.12 on an allocation starts no collection. pydevd lists frames at each change of breakpoints, Rayside at
+    each resume.
     """
     frames = sys._current_frames
     if sys.version_info[:2] != (3, 11) or hasattr(frames, _COLLECTS_NOTHING):
@@ -107,7 +106,7 @@ def list_frames_safely() -> None:
         collects: list[bool] = []
         result: list[dict[int, FrameType]] = []
         try:
-            # All of it happens in this call, in which no other thread runs but in audit hooks.
+            # One call of C code, during which other threads run only in audit hooks.
             deque(
                 chain(
                     map(collects.append, starmap(gc.isenabled, once)),
@@ -117,7 +116,7 @@ def list_frames_safely() -> None:
                 ),
                 maxlen=0,
             )
-        except BaseException:  # an audit hook's
+        except BaseException:  # from an audit hook
             if any(collects):
                 gc.enable()
             raise
@@ -138,17 +137,17 @@ def list_frames_safely() -> None:
 
 
 def set_trace_functions_safely() -> None:
-    """Lets Python 3.10 and 3.11 set a thread's trace function while another thread sets its own.
+    """Makes `sys.settrace` in Python 3.10 and 3.11 retry while another thread sets its trace function.
 
-    `sys.settrace` tells audit hooks first, some of which are ours. Another thread that comes to it meanwhile
-    gets a RuntimeError (`_PyEval_SetTrace` in Python/ceval.c): a thread of the user's that begins would not
-    run, and where pydevd begins one, it waits for it for good (`set_trace_to_threads`). The error ends that
-    state, so the next try goes on.
+    `sys.settrace` first calls audit hooks, some of them ours. A concurrent call in another thread raises a
+    RuntimeError (`_PyEval_SetTrace` in Python/ceval.c): a user's thread that starts would not run, and pydevd
+    would wait forever for a thread that it starts (`set_trace_to_threads`). The error ends that state, so a
+    retry succeeds.
     """
     if sys.version_info >= (3, 12):
         return
     pydevds: Any = getattr(sys.modules.get("pydevd_tracing"), "TracingFunctionHolder", None)
-    # pydevd keeps Python's own where it has put another in its place.
+    # pydevd keeps Python's own function here if it has replaced it.
     kept = getattr(pydevds, "_original_tracing", None)
     settrace = kept or sys.settrace
     if hasattr(settrace, _TRIES_AGAIN):
@@ -157,7 +156,7 @@ def set_trace_functions_safely() -> None:
 
     def _settrace(function: Any) -> None:
         ident = threading.get_ident()
-        if ident in within:  # an audit hook's own, which is an error for good
+        if ident in within:  # a call from within an audit hook: a retry would fail, too
             settrace(function)
             return
         within.add(ident)

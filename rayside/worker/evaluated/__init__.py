@@ -1,6 +1,6 @@
 """Functions that the relay calls inside debuggees, by import and call.
 
-What a module knows is a connection's, unless it has changed Python or pydevd for the process's life.
+A module's state lasts for one connection, unless it has patched Python or pydevd for the process's life.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-# The relay's and the debuggee's have to be the same; it grows with each change of what the relay calls.
+# Version of the functions that the relay calls; must be equal in relay and debuggee.
 PROTOCOL = 2
 _KEPT = frozenset(
     [
@@ -16,13 +16,13 @@ _KEPT = frozenset(
         *("inserted", "made", "objects", "stopping"),
     ]
 )
-# Threads of the program run these: they are there before it comes to them.
+# The program's threads run this module, so it is imported before they reach a breakpoint.
 _RUN_BY_THE_PROGRAM = "reached"
 _connections: list[str] = []
 
 
 def begin(connection: str) -> int:
-    """Imports the modules anew for a connection of that name, once; returns PROTOCOL."""
+    """Discards the modules of an earlier connection, once for each connection name; returns PROTOCOL."""
     importlib.import_module("..workarounds", __name__).apply()
     if connection not in _connections:
         _connections[:] = [connection]

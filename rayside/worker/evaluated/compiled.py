@@ -1,9 +1,9 @@
-"""Compiles breakpoints into the functions that have them, so that nothing else of a process is traced.
+"""Breakpoints compiled into functions, so that nothing else of a process is traced.
 
-pydevd keeps the breakpoints; what is replaced is only how a line is noticed, and stopping.py then stops. What
-can't be compiled in has the process traced, as without this module: see `_Breakpoints`.
+pydevd keeps the breakpoints; only the detection of their lines is replaced, and stopping.py then stops. For a
+breakpoint that can't be compiled in, the whole process is traced, as without this module: see `_Breakpoints`.
 
-It leans on pydevd 1.8.22, on the names in `begin` and the functions below it.
+This relies on pydevd 1.8.22, on the names in `begin` and the functions below it.
 """
 
 from __future__ import annotations
@@ -19,43 +19,43 @@ from typing import Any
 from .. import tracing
 from . import entering, exceptions, inserted, made, objects, stopping
 
-_SETTLE = "rayside_settle"  # tracing.py asks pydevd's debugger for it
-# Seconds until the frames that ran before their breakpoints are looked at again; it doubles up to the latter.
+_SETTLE = "rayside_settle"  # attribute of pydevd's debugger, which tracing.py calls
+# Seconds until frames that started before their breakpoints are checked again; doubles up to the latter.
 _SOONEST, _LATEST = 0.25, 4.0
-# After a look, as many times the processor's time that it took pass before the next: with five million
-# objects one takes half a second.
+# Minimum time between two scans, as a multiple of a scan's processor time: with five million objects a scan
+# takes half a second.
 _LEAST_SHARE = 20
 
 
 class _Breakpoints:
-    """Breakpoints of pydevd, and the code that has them.
+    """Breakpoints of pydevd, and the code objects with them.
 
-    Not compiled in are breakpoints of frames that run already, of code that comes by another way than by
-    import or pickle until its functions are found, of functions whose code others compile, and those whose
-    conditions pydevd has to evaluate itself.
+    Not compiled in are breakpoints in running frames, in code that was not imported or unpickled (until its
+    functions are found), in functions whose code other packages compile, and breakpoints whose conditions
+    pydevd has to evaluate itself.
 
     Attributes:
-        traced: whether there is a breakpoint that only tracing notices.
-        codes: what code has breakpoints, as `Codes` in made.py.
+        traced: whether a breakpoint requires tracing.
+        codes: the code objects with breakpoints, as `Codes` in made.py.
     """
 
     def __init__(self) -> None:
         self.traced, self.codes = False, made.Codes()
         self._process, self._own_lock = os.getpid(), threading.RLock()
-        self._as_is: weakref.WeakSet[FunctionType] = weakref.WeakSet()  # these stay as they were
+        self._as_is: weakref.WeakSet[FunctionType] = weakref.WeakSet()  # functions that keep their own code
         self._came = self._main_comes = False
         self._awake = False
         self._look_again: threading.Thread | None = None
-        self._not_before = 0.0  # of `time.monotonic`: the next look at what has become of frames
+        self._not_before = 0.0  # earliest next scan, by `time.monotonic`
         self._is_in_request = False
 
     @property
     def _lock(self) -> threading.RLock:
         if self._process != os.getpid():
-            # A fork: none of the threads that may have held it is there, and pydevd has begun anew, or ended.
+            # A fork lacks the threads that may have held the lock, and its pydevd has started anew, or ended.
             self._look_again, self._is_in_request = None, False
             self.codes.files, self.traced, self._awake = {}, False, False
-            # In this order: a second thread of the fork may come by.
+            # In this order: a second thread of the fork may run this at the same time.
             self._own_lock = threading.RLock()
             self._process = os.getpid()
         return self._own_lock
@@ -74,16 +74,16 @@ class _Breakpoints:
     def watches(self, filename: str) -> bool:
         return self.codes.watches(filename)
 
-    # --- what changes ------------------------------------------------------------------------
+    # --- changes of breakpoints --------------------------------------------------------------
 
     def settle(self) -> None:
-        """Compiles in what pydevd has now, takes out what it has no more, and wakes or sleeps."""
+        """Compiles in pydevd's breakpoints, removes deleted ones, and wakes the process or lets it sleep."""
         if self._is_in_request:
             return
         pydevd = tracing.debugger()
         if pydevd is None:
             return
-        # What is looked at; to let it go may run the program's own finalizers, for which the lock is free.
+        # Scanned objects: their release may run the program's finalizers, which must happen without the lock.
         held: list[Any] = []
         with self._lock, entering.Ours():
             files, others = stopping.wanted(pydevd)
@@ -93,7 +93,7 @@ class _Breakpoints:
                 entering.watch(self)
             lacking: list[FrameType] = []
             if changed or (self.traced and time.monotonic() >= self._not_before):
-                self.traced = True  # also where compiling them in is interrupted
+                self.traced = True  # in case `_compile` raises
                 self.traced = not self._compile(lacking, held)
             if self.traced or others or tracing.something_else_to_stop_at(pydevd):
                 if changed or not self._awake:
@@ -113,14 +113,14 @@ class _Breakpoints:
         tracing.wake()
 
     def _compile(self, lacking: list[FrameType], held: list[Any]) -> bool:
-        """Gives each function the code that it should have; returns whether all code has its breakpoints.
+        """Gives each function its code with breakpoints; returns whether all code has its breakpoints.
 
-        Frames whose code lacks some are added to `lacking`, and what was looked at to `held`.
+        Adds frames whose code lacks breakpoints to `lacking`, and the scanned objects to `held`.
         """
         self._came = False
         began = time.thread_time()
         complete = True
-        # Twice, where there are any: between two looks a frame may make a function, and end.
+        # Twice if there are breakpoints: between two scans a frame may make a function, and end.
         for _ in range(2 if self.codes.files else 1):
             found, frames = objects.held(self.codes.concerns), sys._current_frames()
             held += [found, frames]
@@ -131,7 +131,7 @@ class _Breakpoints:
         return complete and not (lacking or self._came or self._main_comes)
 
     def _replace(self, found: list[Any]) -> bool:
-        """Gives functions the code that they should have; returns whether all have it now."""
+        """Gives functions their code with breakpoints; returns whether all have it now."""
         complete = True
         for function in found:
             if type(function) is not FunctionType:
@@ -144,12 +144,12 @@ class _Breakpoints:
                 if new is not code:
                     function.__code__ = new
                 complete = complete and self.codes.has_all(new)
-            except Exception:  # `bytecode` does not know such code
+            except Exception:  # code that `bytecode` does not support
                 complete = False
         return complete
 
     def _lacking(self, found: list[Any], frames: dict[int, FrameType]) -> list[FrameType]:
-        """Returns the frames, running or waiting, that may come to a breakpoint that their code lacks."""
+        """Returns the frames, running or suspended, that may reach a breakpoint that their code lacks."""
         lacking: list[FrameType] = []
         known: dict[tuple[int, int], bool] = {}
         for each in found:
@@ -175,7 +175,7 @@ class _Breakpoints:
         def look() -> None:
             seconds = _SOONEST
             while self.traced and tracing.debugger() is not None:
-                # No event tells that a frame has ended.
+                # There is no event for the end of a frame.
                 time.sleep(max(seconds, self._not_before - time.monotonic()))
                 seconds = min(2 * seconds, _LATEST)
                 self.settle()
@@ -183,20 +183,20 @@ class _Breakpoints:
 
         self._look_again = tracing.in_background(look)
 
-    # --- code that comes by itself -----------------------------------------------------------
+    # --- new code ----------------------------------------------------------------------------
 
     def came(self, code: CodeType | None) -> None:
         """Traces code that runs without its breakpoints."""
         if code is not None and self.codes.has_all(code):
             return
-        # The program itself is compiled after this, and runs as long as its process.
+        # The main program is compiled after this, and runs as long as its process.
         self._main_comes = self._main_comes or code is None
         self._came = True
         self._trace()
         self._look_again_soon()
 
     def is_read(self, function: FunctionType) -> None:
-        """Gives a function its own code back, for who may compile it, and has it traced."""
+        """Restores a function's own code, for a package that may compile it, and traces it."""
         with entering.Ours():
             original = self.original(function.__code__)
             if original is function.__code__:
@@ -210,9 +210,9 @@ _breakpoints = _Breakpoints()
 
 
 def begin() -> bool:
-    """Compiles breakpoints in from now on, those that are set already too.
+    """Compiles in breakpoints from now on, also those that are already set.
 
-    Returns whether that is possible here; where it isn't, the process is traced from now on.
+    Returns whether that is possible here; if not, the process is traced from now on.
     """
     pydevd = tracing.debugger()
     if pydevd is not None:
@@ -231,9 +231,9 @@ def begin() -> bool:
 
 
 def _have_users_files_wherever_they_lie(debugger: Any) -> None:
-    """Makes pydevd take a file with a breakpoint for the user's own, also one that is installed.
+    """Makes pydevd treat every file with a breakpoint as the user's code, also an installed one.
 
-    With `justMyCode` it would leave out all of `site-packages`.
+    With `justMyCode` it would ignore all of `site-packages`.
     """
     apply_files_filter = debugger.apply_files_filter
     if hasattr(apply_files_filter, _SETTLE):
@@ -250,10 +250,10 @@ def _have_users_files_wherever_they_lie(debugger: Any) -> None:
 
 
 def _settle_after_requests() -> None:
-    """Settles once after all breakpoints of a request, and before its answer; and when a thread resumes."""
+    """Settles once after all breakpoints of a request, before its response, and when a thread resumes."""
     processor = sys.modules["_pydevd_bundle.pydevd_process_net_command_json"].PyDevJsonCommandProcessor
     api = sys.modules["_pydevd_bundle.pydevd_api"].PyDevdAPI
-    if hasattr(api, _SETTLE):  # A fork has its parent's, and another debugger.
+    if hasattr(api, _SETTLE):  # A fork inherits its parent's API class, with a new debugger object.
         return
     setattr(api, _SETTLE, True)
     set_breakpoints, resume = processor.on_setbreakpoints_request, api.request_resume_thread
@@ -267,8 +267,8 @@ def _settle_after_requests() -> None:
             _settle_safely()
 
     def request_resume_thread(self: Any, thread_id: str) -> None:
-        # A stop at `breakpoint()`, and a step, have it traced. Where nothing is, to settle would only take
-        # away the trace functions of others, such as coverage's.
+        # A stop at `breakpoint()` or a step turns tracing on. Without tracing, settling would only remove the
+        # trace functions of other tools, such as coverage.
         is_tracing = stopping.is_tracing_stopped_threads()
         resume(self, thread_id)
         if is_tracing:
@@ -281,5 +281,5 @@ def _settle_after_requests() -> None:
 def _settle_safely() -> None:
     try:
         _breakpoints.settle()
-    except Exception:  # pydevd's own thread has to go on, and breakpoints have to stop
+    except Exception:  # pydevd's own thread has to continue, and breakpoints have to stop
         _breakpoints._trace()

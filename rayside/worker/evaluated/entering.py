@@ -1,10 +1,11 @@
-"""Watch on code that comes into this process, and on what may run or read a function's code as it was.
+"""Hooks for new code in this process, and for access to a function's original code.
 
-By import and by pickle code comes with its breakpoints compiled in. What comes by other ways (`exec`, a
-function made of code, a program that Python is started with) is told before it runs: Python's audit events
-see each of them. An audit hook stays for the process's life, so it does next to nothing.
+Imported and unpickled code gets its breakpoints compiled in. Other new code (`exec`, a function made from a
+code object, Python's main program) is reported before it runs, by Python's audit events. An audit hook stays
+for the process's life, so it does very little.
 
-It leans on `exec_module` of importlib's loaders, on `_make_function` and `_code_reduce` of Ray's cloudpickle.
+This relies on `exec_module` of importlib's loaders, and `_make_function` and `_code_reduce` of Ray's
+cloudpickle.
 https://docs.python.org/3/library/audit_events.html
 """
 
@@ -20,8 +21,8 @@ from typing import Any, Protocol
 _CLOUDPICKLE = "ray.cloudpickle.cloudpickle"
 _OURS, _UNDER = "_rayside_compiles", "_rayside_makes"  # the latter is sources.py's
 _AUDITS = "_rayside_audits"
-# These read `__code__` only to describe a function. Others, such as numba and torch.compile, compile it:
-# they get the code as it was, and its function is traced.
+# Packages that read `__code__` only to describe a function. Others, such as numba and torch.compile, compile
+# it: they get the original code, and the function is traced.
 _DESCRIBE = frozenset(sys.stdlib_module_names) - {"dis", "marshal", "copy", "pickle", "types"} | {
     "ray",
     "debugpy",
@@ -31,26 +32,26 @@ _working = threading.local()  # `is_ours` while this thread compiles breakpoints
 
 
 class Taker(Protocol):
-    """Decides about code."""
+    """Interface of the breakpoints to these hooks."""
 
     def compiled_in(self, code: CodeType, namespace: dict[str, Any]) -> CodeType:
-        """Returns the code that is to run with these globals in place of `code`."""
+        """Returns the code with breakpoints to run with these globals in place of `code`."""
 
     def original(self, code: CodeType) -> CodeType:
-        """Returns the code as it was."""
+        """Returns the original code."""
 
     def watches(self, filename: str) -> bool:
         """Returns whether there are breakpoints in the file of that `co_filename`."""
 
     def came(self, code: CodeType | None) -> None:
-        """Takes notice of code that runs without its breakpoints; None stands for any code."""
+        """Handles code that runs without its breakpoints; None stands for any code."""
 
     def is_read(self, function: FunctionType) -> None:
-        """Takes notice that a function's code is read by who may compile it: from now on it is as it was."""
+        """Handles a read of a function's code by a package that may compile it: restores the original."""
 
 
 class Ours:
-    """A context in which this thread's own reading and making of code is not told."""
+    """A context in which this thread's own access to code is not reported."""
 
     def __enter__(self) -> None:
         self._before = getattr(_working, "is_ours", False)
@@ -61,12 +62,12 @@ class Ours:
 
 
 def is_ours() -> bool:
-    """Returns whether this thread compiles breakpoints in; the program's finalizers may run meanwhile."""
+    """Returns whether this thread compiles in breakpoints; the program's finalizers may run meanwhile."""
     return bool(getattr(_working, "is_ours", False))
 
 
 def watch(taker: Taker) -> None:
-    """Has a taker asked from now on; may be called as often as one likes, for modules that came since."""
+    """Installs the hooks for a taker; may be called again, for modules that were imported since."""
     _on_import(taker)
     module = sys.modules.get(_CLOUDPICKLE)
     if module is not None:
@@ -78,17 +79,17 @@ def watch(taker: Taker) -> None:
 
 
 def _compiled_in(taker: Taker, code: CodeType, namespace: dict[str, Any]) -> CodeType:
-    """Returns what is to run in place of `code`: whatever is wrong, the program's own import goes on."""
+    """Returns the code to run in place of `code`; never raises, so that the program's import continues."""
     try:
         return taker.compiled_in(code, namespace)
-    except Exception:  # `bytecode` does not know such code
-        with suppress(Exception):  # There can be no more threads.
+    except Exception:  # code that `bytecode` does not support
+        with suppress(Exception):  # No thread can be started.
             taker.came(code)
         return code
 
 
 def _on_import(taker: Taker) -> None:
-    # They can't be imported by a name that type checkers know.
+    # Type checkers know no importable name of this module.
     loaders: Any = sys.modules["importlib._bootstrap_external"]
     run = loaders._bootstrap._call_with_frames_removed
     execute = loaders._LoaderBasics.exec_module
@@ -107,7 +108,7 @@ def _on_import(taker: Taker) -> None:
         if getattr(module, "__name__", "") == _CLOUDPICKLE:
             watch(taker)
 
-    # As a function of importlib's file it is left out of the tracebacks of what a module raises.
+    # With importlib's file name, it is left out of tracebacks of a module's exceptions.
     exec_module.__code__ = exec_module.__code__.replace(co_filename=execute.__code__.co_filename)
     setattr(exec_module, _OURS, True)
     loaders._LoaderBasics.exec_module = exec_module
@@ -136,7 +137,7 @@ def _on_unpickling(module: Any, taker: Taker) -> None:
 
     outermost = over(make)
     if hasattr(make, _UNDER):
-        # sources.py puts its own in place of this one some day, over what it finds here.
+        # sources.py later replaces this function by its own, which calls the function found here.
         setattr(outermost, _UNDER, over(getattr(make, _UNDER)))
     module._make_function = outermost
 
@@ -181,14 +182,14 @@ def _audited(taker: Taker) -> Callable[[str, tuple[Any, ...]], None]:
 
     def audit(event: str, arguments: tuple[Any, ...]) -> None:
         if event in told and not is_ours():
-            with Ours(), suppress(Exception):  # what is raised here would end what the program does
+            with Ours(), suppress(Exception):  # an exception would abort the program's operation
                 told[event](*arguments)
 
     return audit
 
 
 def _reader() -> str:
-    """Returns the top-level package of who reads: of the frame below `_reader`, `is_read` and `audit`."""
+    """Returns the top-level package of the reader: the caller of `audit`, `is_read` and `_reader`."""
     frame = sys._getframe(3)
     name = str(frame.f_globals.get("__name__") or "").partition(".")[0]
     return "debugpy" if name.startswith(("_pydev", "pydev", "_rayside", "rayside")) else name

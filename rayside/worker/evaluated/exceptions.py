@@ -1,12 +1,12 @@
-"""Stops at exceptions of a debuggee: once for each, with conditions, and where nothing is traced.
+"""Stops at exceptions in a debuggee: once for each exception, with conditions, and also without tracing.
 
 With several filters pydevd stops for the same exception where it is raised, where it leaves the user's code
-and once more in the post-mortem: `stop_once`. It notices exceptions that end a program or a thread by tracing
-alone. Where breakpoints are compiled in, a process is seldom traced: it stops for them all the same, once
-what it ran is unwound (`notice`). The main thread's are reported by Python's audit event, whatever function
-the program, or Ray, has put in place of `sys.excepthook`.
+and again in the post-mortem: `stop_once`. pydevd detects exceptions that end a program or a thread only by
+tracing. With compiled-in breakpoints a process is seldom traced: it stops for these exceptions anyway, after
+the stack is unwound (`notice`). Python's audit event reports the main thread's exceptions, whatever function
+the program, or Ray, has set as `sys.excepthook`.
 
-It leans on pydevd 1.8.22: `set_suspend`, `do_wait_suspend`, `trigger_exception_handler` and
+This relies on pydevd 1.8.22: `set_suspend`, `do_wait_suspend`, `trigger_exception_handler` and
 `do_stop_on_unhandled_exception` of `PyDB`.
 https://docs.python.org/3/library/sys.html#sys.excepthook
 """
@@ -24,41 +24,41 @@ from ..tracing import debugger
 # pydevd_comm_constants.py, pydevd_constants.py
 _CMD_STEP_CAUGHT_EXCEPTION, _CMD_ADD_EXCEPTION_BREAK = 137, 122
 _HANDLED, _USER_UNHANDLED, _UNHANDLED = "HANDLED", "USER_UNHANDLED", "UNHANDLED"
-# How an exception comes that the thread has stopped for already, and how it came before.
+# Pairs of the current and the earlier stop reason, for an exception that the thread has already stopped for.
 _AGAIN = {(_USER_UNHANDLED, _HANDLED), (_UNHANDLED, _HANDLED), (_UNHANDLED, _USER_UNHANDLED)}
 _MARK, _NOTICES = "_rayside_stops_once", "_rayside_uncaught"
-# pydevd keeps what stops in these, by DAP's breakMode.
+# pydevd's attributes with the exception breakpoints, by DAP's breakMode.
 _KEPT = {
     "always": "break_on_caught_exceptions",
     "unhandled": "break_on_uncaught_exceptions",
     "userUnhandled": "break_on_user_uncaught_exceptions",
 }
-_here = threading.local()  # of this thread: `told`, for which exception pydevd itself has stopped
+_here = threading.local()  # `told`: the exception that pydevd itself has stopped this thread for
 
 _Raised = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
 def set_conditions(conditions: Mapping[str, str]) -> list[str]:
-    """Gives filters a condition each, by DAP's breakMode; returns those that can't have one."""
+    """Sets a condition for each exception filter, by DAP's breakMode; returns filters that can't have one."""
     db = debugger()
     lacking = []
     for mode, condition in conditions.items():
         try:
             getattr(db, _KEPT[mode])["BaseException"].condition = condition
-        except Exception:  # another pydevd, which keeps it elsewhere
+        except Exception:  # another version of pydevd
             lacking.append(mode)
     return lacking
 
 
 def stop_once() -> None:
-    """Makes an exception that a thread has stopped for stop it again only where it is raised anew."""
+    """Makes a thread stop once for an exception, and again only if it is raised anew."""
     db = debugger()
     if hasattr(db, _MARK):
         return
     setattr(db, _MARK, True)
     set_suspend, do_wait_suspend = db.set_suspend, db.do_wait_suspend
-    put_off: dict[int, tuple[Any, ...]] = {}  # what was to be suspended, by thread
-    stopped_for: dict[int, tuple[Any, ...]] = {}  # which exception, and how it came, by thread
+    put_off: dict[int, tuple[Any, ...]] = {}  # arguments of deferred `set_suspend` calls, by thread
+    stopped_for: dict[int, tuple[Any, ...]] = {}  # exception and reason of the latest stop, by thread
 
     def set_suspend_later(thread: Any, stop_reason: int, *args: Any, **kwargs: Any) -> None:
         if stop_reason in (_CMD_STEP_CAUGHT_EXCEPTION, _CMD_ADD_EXCEPTION_BREAK):
@@ -73,7 +73,7 @@ def stop_once() -> None:
         if suspension is not None:
             exception = _identity(arg)
             earlier, by = stopped_for.get(thread.ident, (None, None))
-            # The next exception may have this one's address: each way that it can come counts once.
+            # The next exception may have this one's address: each stop reason counts once.
             if exception_type == _UNHANDLED:
                 stopped_for.pop(thread.ident, None)
             if earlier == exception and (exception_type, by) in _AGAIN:
@@ -96,15 +96,15 @@ def _identity(arg: Any) -> tuple[Any, ...]:
 
 
 def notice(pydevd: Any, is_wanted: Callable[[], bool]) -> None:
-    """Makes pydevd stop for what nobody catches, while `is_wanted`; as its filters say, and once.
+    """Makes pydevd stop once for uncaught exceptions, by its filters, while `is_wanted` returns true.
 
-    May be called again: the last one counts.
+    May be called again: the last call counts.
     """
     is_new = not hasattr(pydevd, _NOTICES)
     setattr(pydevd, _NOTICES, is_wanted)
     if is_new:
         _remember_stops(pydevd)
-    if not hasattr(sys, _NOTICES):  # A fork has its parent's, and another debugger.
+    if not hasattr(sys, _NOTICES):  # A fork inherits its parent's hooks, with a new debugger object.
         setattr(sys, _NOTICES, True)
         sys.addaudithook(_audit)
         _stop_for_threads()
@@ -124,7 +124,7 @@ def _stop_for_threads() -> None:
     end = threading.excepthook
 
     def excepthook(raised: Any) -> None:
-        if not issubclass(raised.exc_type, SystemExit):  # That one ends a thread without a word.
+        if not issubclass(raised.exc_type, SystemExit):  # SystemExit ends a thread silently.
             _stop((raised.exc_type, raised.exc_value, raised.exc_traceback))
         end(raised)
 
@@ -143,13 +143,13 @@ def _stop(raised: Any) -> None:
         return
     try:
         pydevd.trigger_exception_handler(raised)
-    except Exception:  # what is raised here would hide the user's
+    except Exception:  # it would hide the user's exception
         return
     finally:
         _here.told = None
 
 
 def _raised_identity(raised: _Raised) -> tuple[int, int]:
-    """Identifies an exception without keeping it, and all that its frames hold, alive."""
+    """Identifies an exception without keeping it and its frames alive."""
     kind, value, _ = raised
     return id(value), id(kind)

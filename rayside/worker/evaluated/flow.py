@@ -1,8 +1,7 @@
-"""Control flow of a code object: how Python gets from one instruction to the next, and where lines begin.
+"""Control flow graph of a code object: the transitions between instructions, and the starts of lines.
 
-Where Python tells a tracer of a line is the rule of `maybe_call_line_trace` in CPython's ceval.c up to
-3.11, and of `_Py_call_instrumentation_line` in instrumentation.c from 3.12 on. It leans on PyPI's
-`bytecode`.
+Python reports a line to a tracer by the rules of `maybe_call_line_trace` in CPython's ceval.c up to 3.11, and
+of `_Py_call_instrumentation_line` in instrumentation.c from 3.12 on. This relies on PyPI's `bytecode`.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from typing import Any
 try:
     import bytecode as _bytecode
 
-    bytecode: Any = _bytecode  # it does not export all that its pages describe
+    bytecode: Any = _bytecode  # It does not export everything that its documentation describes.
 except ImportError:  # Then nothing here is called.
     bytecode = None
 
-# A backward jump to its own line tells it again; these jump backwards within one instruction of the source.
+# A backward jump to its own line reports it again, except these jumps within one operation of the source.
 _NEVER_TELL = frozenset(["JUMP_BACKWARD_NO_INTERRUPT", "YIELD_FROM"])
 _JUMPS = {*dis.hasjrel, *dis.hasjabs}
 _NEVER_RAISE = frozenset(
@@ -41,25 +40,25 @@ _NO_FALL_THROUGH = frozenset(
 
 
 def ahead(code: CodeType, at: int) -> tuple[set[int], list[CodeType]]:
-    """Returns the lines that a frame may still come to, and the code of what it may still define.
+    """Returns the lines that a frame may still reach, and code objects that it may still define.
 
     Args:
-        at: the frame's `f_lasti`, in bytes; negative before it begins.
+        at: the frame's `f_lasti`, in bytes; negative before it starts.
     """
     instructions = {each.offset: each for each in dis.get_instructions(code)}
     offsets = list(instructions)
     if at > 0:
-        # While a frame is in a function that it calls, this is on Python 3.11 and 3.12 the last of the
-        # instruction's caches, which are not listed.
+        # During a call, on Python 3.11 and 3.12, this is the last inline cache of the instruction, which is
+        # not listed.
         at = offsets[bisect.bisect_right(offsets, at) - 1]
     following = dict(itertools.pairwise(offsets))
     handlers: list[int] = []
     if sys.version_info >= (3, 11):
         parse: Any = getattr(dis, "_parse_exception_table")  # noqa: B009 (no type checker knows it)
         handlers = [each.target for each in parse(code)]
-    else:  # Those of a `try` that the frame is in already stand before it.
+    else:  # The SETUP_ instruction of a `try` that the frame has entered is before `at`.
         handlers = [each.argval for each in instructions.values() if each.opname.startswith("SETUP_")]
-    # What a frame runs now is behind it, unless a loop leads there again.
+    # The current instruction does not count, unless a loop leads back to it.
     todo = [*handlers, following.get(at, offsets[0] if at < 0 else offsets[-1])]
     if at in instructions and instructions[at].opcode in _JUMPS:
         todo.append(instructions[at].argval)
@@ -84,18 +83,18 @@ def ahead(code: CodeType, at: int) -> tuple[set[int], list[CodeType]]:
 
 
 class Flow:
-    """Tracks how each instruction of a listing is reached: `lines` has each one's line, by its index."""
+    """Control flow of a listing: the predecessors of each instruction; `lines` has their lines, by index."""
 
     def __init__(self, listing: Any, loops: bool) -> None:
         self.listing, self._loops = listing, loops
         self.lines: dict[int, int | None] = {}
         self._previous: dict[int, int | None] = {}
         self._jumps: dict[int, list[int]] = {}  # by id of the label
-        self._labels: dict[int, list[Any]] = {}  # by the instruction that they stand before
+        self._labels: dict[int, list[Any]] = {}  # labels before an instruction, by its index
         self._handlers: set[int] = set()  # ids of labels
         self._covered: dict[int, list[int]] = {}  # the instructions of a `try`, by id of its handler's label
         trying: list[int] = []
-        self.begins = 0  # the first instruction that a tracer is told of
+        self.begins = 0  # the first instruction that is reported to a tracer
         labels: list[Any] = []
         last = None
         for at, item in enumerate(listing):
@@ -122,7 +121,7 @@ class Flow:
         self.at_label = {id(label): at for at, labels in self._labels.items() for label in labels}
 
     def line(self, at: int | None) -> int | None:
-        """Returns an instruction's line, as a tracer compares it: None before the code begins."""
+        """Returns an instruction's line for a comparison as in tracing: None before the code begins."""
         return None if at is None or at < self.begins else self.lines[at]
 
     def falls_into(self, at: int) -> bool:
@@ -133,7 +132,7 @@ class Flow:
         return self.line(self._previous[at]) != self.lines[at]
 
     def jumps_to(self, at: int) -> Iterator[tuple[int, Any]]:
-        """Yields each jump to the instruction, and its label; a `SETUP_` is none."""
+        """Yields each jump to the instruction, and its label, without `SETUP_` instructions."""
         for label in self._labels[at]:
             for jump in self._jumps.get(id(label), []):
                 if not self.listing[jump].name.startswith("SETUP_"):
@@ -149,9 +148,9 @@ class Flow:
         return any(id(label) in self._handlers for label in self._labels[at])
 
     def handler_tells(self, at: int) -> bool:
-        """Returns whether an exception that leads here comes from another line.
+        """Returns whether an exception that leads to this handler comes from another line.
 
-        Where it may come from both, the line is told, but not by what only ends a handler and raises again.
+        If it may come from this line, too, the line is reported, except for a re-raise that ends a handler.
         """
         if not self.is_handler(at) or self.listing[at].name == "END_ASYNC_FOR":
             return False
@@ -163,7 +162,7 @@ class Flow:
         return lines != {self.lines[at]} and not ends
 
     def next_of(self, at: int) -> Iterator[int]:
-        """Yields the instructions that may come after one, exceptions aside."""
+        """Yields the possible successors of an instruction, without exception handlers."""
         item = self.listing[at]
         if isinstance(item.arg, bytecode.Label) and not item.name.startswith("SETUP_"):
             yield self.at_label[id(item.arg)]
@@ -172,12 +171,12 @@ class Flow:
 
 
 def assigned(listing: Any, flow: Flow) -> dict[int, frozenset[str]]:
-    """Returns, for each instruction, the plain local variables that are bound whenever it is reached."""
-    # The first of `argnames`: `bytecode` counts those twice that are positional only (0.17).
+    """Returns, for each instruction, the plain local variables that are always bound there."""
+    # The first of `argnames`: `bytecode` counts positional-only arguments twice (0.17).
     more = bool(listing.flags & inspect.CO_VARARGS) + bool(listing.flags & inspect.CO_VARKEYWORDS)
     code_locals = set(listing.argnames[: listing.argcount + listing.kwonlyargcount + more])
     deleted = {name for at in flow.lines for name in _unbound_by(listing[at])}
-    # An inlined comprehension puts its variables away and back again, also where they were unbound (3.12).
+    # An inlined comprehension saves its variables and restores them, also unbound ones (3.12).
     put_away = {
         name for at in flow.lines if listing[at].name == "LOAD_FAST_AND_CLEAR" for name in _names(listing[at])
     }
@@ -193,7 +192,7 @@ def assigned(listing: Any, flow: Flow) -> dict[int, frozenset[str]]:
             continue
         states[at] = state
         item = listing[at]
-        # A handler may come after any part of its `try`: what was bound before it, and is never unbound.
+        # A handler may follow any part of its `try`: it has variables that were bound before, never unbound.
         todo += [(handler, state - deleted) for handler in _handlers_at(listing, flow, at)]
         after = ((state - _unbound_by(item)) | _bound_by(item)) - put_away
         todo += [(following, after) for following in flow.next_of(at)]
@@ -201,7 +200,7 @@ def assigned(listing: Any, flow: Flow) -> dict[int, frozenset[str]]:
 
 
 def _handlers_at(listing: Any, flow: Flow, at: int) -> Iterator[int]:
-    """Yields the handlers whose `try` begins right before an instruction, or with it."""
+    """Yields the handlers of each `try` that begins right before an instruction, or with it."""
     item = listing[at]
     if item.name.startswith("SETUP_") and isinstance(item.arg, bytecode.Label):
         yield flow.at_label[id(item.arg)]

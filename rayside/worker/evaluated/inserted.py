@@ -1,8 +1,8 @@
-"""Puts calls into code objects, each where Python would tell a tracer of its line.
+"""Insertion of calls into code objects, each where Python would report its line to a tracer.
 
-A breakpoint that is compiled in costs only where it is: Python traces nothing. The instructions of a call
-bear the breakpoint's own line, so that its line is told once to whoever traces the code all the same. It
-leans on PyPI's `bytecode`, which knows the instructions of each Python and computes jumps and tables.
+A compiled-in breakpoint only costs time at its own line: Python traces nothing. The inserted instructions
+have the breakpoint's line number, so that any tracer still gets one event for the line. This relies on PyPI's
+`bytecode`, which supports the instructions of each Python version and computes jumps and tables.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from .flow import Flow, assigned
 try:
     import bytecode as _bytecode
 
-    bytecode: Any = _bytecode  # it does not export all that its pages describe
-except ImportError:  # Without it breakpoints are traced, as debugpy does.
+    bytecode: Any = _bytecode  # It does not export everything that its documentation describes.
+except ImportError:  # Without it breakpoints are traced, as in debugpy.
     bytecode = None
 
-# The Pythons whose instructions this module was tested with.
-# A job may have a `bytecode` of its own; with an older one some Pythons' code can't be made.
+# Python versions that this module was tested with.
+# A job may have its own `bytecode`; older versions can't make code for some Python versions.
 SUPPORTED = (3, 10) <= sys.version_info[:2] <= (3, 14) and bytecode is not None
 SUPPORTED = SUPPORTED and bytecode.__version__.startswith("0.17.")
-# Without it objects.py holds what other threads work with.
+# Without the GIL, objects.py would hold references to objects that other threads use.
 SUPPORTED = SUPPORTED and getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 @dataclass(frozen=True)
 class Call:
-    """Instructions that are put in at one line.
+    """Call to insert at one line.
 
     Attributes:
-        stop: is called without arguments; what it returns is dropped.
-        condition: where it is given, `stop` is called only if this returns true; it returns a bool.
-        names: the local variables that `condition` takes, in order. Where one may be unbound, or is a cell,
-            `otherwise` is called in place of both.
+        stop: function without arguments; its result is ignored.
+        condition: if given, `stop` is called only if this returns true; it returns a bool.
+        names: the local variables that are `condition`'s arguments, in order. If one may be unbound, or is a
+            cell, `otherwise` is called in place of both.
         otherwise: as `stop`.
     """
 
@@ -49,12 +49,12 @@ class Call:
 
 
 def lines_of(code: CodeType) -> set[int]:
-    """Returns the lines of a code object itself, without the code that is defined in it."""
+    """Returns the lines of a code object itself, without nested code objects."""
     return {line for _, _, line in code.co_lines() if line}
 
 
 def inner(code: CodeType) -> Iterator[CodeType]:
-    """Yields the code objects that are defined directly in one."""
+    """Yields the code objects nested directly in a code object."""
     return (constant for constant in code.co_consts if isinstance(constant, CodeType))
 
 
@@ -66,16 +66,17 @@ def with_calls(
     loops: bool = True,
     made: Callable[[CodeType, CodeType], None] = lambda new, code: None,
 ) -> CodeType:
-    """Returns code that makes a call before each of these lines, also where it is defined within `code`.
+    """Returns code with a call before each of these lines, also in nested code objects.
 
     Args:
-        code: is not changed, and returned where it has none of the lines.
-        call: makes the call of a line, for the code object that has it.
-        loops: whether a jump back to its own line tells it again: with sys.settrace, not with sys.monitoring.
-        made: is told of each code object that is made, also of those within, and in place of which it is. By
-            their order in `co_consts` nobody can tell: `bytecode` leaves out what no instruction has.
+        code: is not changed, and returned if it has none of the lines.
+        call: returns the call for a line of a code object.
+        loops: whether a jump back to its own line reports the line again: with sys.settrace, not with
+            sys.monitoring.
+        made: is called with each new code object, also nested ones, and its original. Their order in
+            `co_consts` may differ: `bytecode` drops constants that no instruction uses.
 
-    Raises whatever `bytecode` raises for code that it can't read or write.
+    Raises the errors of `bytecode` for code that it can't read or write.
     """
     consts = tuple(
         with_calls(constant, lines, call, loops=loops, made=made)
@@ -99,8 +100,8 @@ def _inserted(code: CodeType, calls: Mapping[int, Call], loops: bool) -> CodeTyp
     flow = Flow(listing, loops)
     bound = assigned(listing, flow) if any(call.names for call in calls.values()) else {}
     retargeted: dict[tuple[int, int], Any] = {}  # by jump and label, the label of a call
-    before: dict[int, list[Any]] = {}  # what comes before the labels of an instruction
-    between: dict[int, list[Any]] = {}  # what comes between its labels and it
+    before: dict[int, list[Any]] = {}  # items to insert before the labels of an instruction
+    between: dict[int, list[Any]] = {}  # items to insert between its labels and it
     for at, line in flow.lines.items():
         if line is None or line not in calls or at < flow.begins:
             continue
@@ -127,7 +128,7 @@ def _inserted(code: CodeType, calls: Mapping[int, Call], loops: bool) -> CodeTyp
             if falls and not tells:
                 before[at] = [_jump(over, line)]
             continue
-        # Whoever falls through and is not told jumps over the call; jumps that tell come to it.
+        # A fall-through that does not report the line jumps over the call; jumps that do lead to it.
         start = [] if not falls or tells else [_jump(over, line)]
         before[at] = [*start, *new.values(), *made, over]
     longest = max(len(call.names) for call in calls.values())
@@ -141,9 +142,9 @@ def _assembled(
     between: dict[int, list[Any]],
     stack_size: int,
 ) -> CodeType:
-    """Returns the code of a listing with what comes before and between its labels and instructions."""
+    """Returns the code of a listing with the insertions before and between its labels and instructions."""
     result: list[Any] = []
-    labels: list[Any] = []  # labels, and the ends and beginnings of `try`, that come before an instruction
+    labels: list[Any] = []  # labels, and starts and ends of `try`, before an instruction
     for at, item in enumerate(listing):
         if not isinstance(item, bytecode.Instr):
             labels.append(item)
@@ -151,7 +152,7 @@ def _assembled(
         if (at, id(item.arg)) in retargeted:
             item.arg = retargeted[at, id(item.arg)]
         if at in before:
-            # What ends before the instruction ends before the call, too.
+            # A `try` that ends before the instruction ends before the call, too.
             first = [each for each in labels if isinstance(each, bytecode.TryEnd)]
             rest = [each for each in labels if not isinstance(each, bytecode.TryEnd)]
             result += [*first, *before[at], *rest]
@@ -160,16 +161,16 @@ def _assembled(
         labels = []
         result += [*between.get(at, []), item]
     listing[:] = [*result, *labels]
-    # The stack is that of before, with a call on it: `bytecode` can't compute it of each code of 3.12.
+    # Stack size: the original one and a call. `bytecode` can't compute it for all code of 3.12.
     concrete = listing.to_concrete_bytecode(compute_exception_stack_depths=False)
     made: CodeType = concrete.to_code(stacksize=stack_size, compute_exception_stack_depths=False)
     return made if sys.version_info >= (3, 11) else made.replace(co_linetable=_line_table(concrete))
 
 
 def _line_table(concrete: Any) -> bytes:
-    """Returns Python 3.10's table, as Objects/lnotab_notes.txt describes it.
+    """Returns Python 3.10's line table, described in Objects/lnotab_notes.txt.
 
-    That of `bytecode` loses lines after an instruction that has none.
+    The table from `bytecode` loses lines after an instruction without a line.
     """
     table = bytearray()
     last = concrete.first_lineno
@@ -205,7 +206,7 @@ def _instructions(call: Call, line: int | None, bound: frozenset[str]) -> list[A
 
 
 def _calling(function: Callable[..., object], names: tuple[str, ...]) -> list[tuple[Any, ...]]:
-    """Returns the instructions that call a function with local variables; they leave its value."""
+    """Returns the instructions that call a function with local variables, and push its result."""
     load, count = ("LOAD_CONST", function), len(names)
     arguments = [("LOAD_FAST", name) for name in names]
     version = sys.version_info[:2]

@@ -1,10 +1,10 @@
-"""Code with breakpoints compiled in, and the record of which code has which.
+"""Code objects with compiled-in breakpoints, and the record of each one's breakpoints.
 
-It leans on pydevd 1.8.22 for the names of files.
+This relies on pydevd 1.8.22 for the names of files.
 
-Conditions become functions, called with the local variables that they name. Evaluated on `f_locals`, a
-condition costs a loop five to ten times its speed; as a function of the few variables that it names, half of
-it. The value is the same but for names in nested scopes of a condition (a lambda, a generator), which an
+Conditions become functions, called with the local variables that they use. Evaluated on `f_locals`, a
+condition slows down a loop five to ten times; as a function of few variables, to half its speed. The
+value is the same except for names in nested scopes of a condition (a lambda, a generator), which an
 evaluated condition would look up among the globals alone.
 """
 
@@ -20,27 +20,27 @@ from typing import Any
 
 from . import flow, inserted, stopping
 
-_MOST_NAMES = 10_000  # of files whose names are kept
+_MOST_NAMES = 10_000  # limit of cached file names
 
 _Lines = dict[int, str]  # as in stopping.py
 
 
 class Codes:
-    """Has the code objects that were made here; whoever has it takes care that one thread makes them.
+    """Code objects with compiled-in breakpoints. Not thread-safe: the caller holds a lock.
 
     Attributes:
-        files: the breakpoints of each file, by pydevd's name of it.
+        files: the breakpoints of each file, by pydevd's name of the file.
     """
 
     def __init__(self) -> None:
         self.files: dict[str, _Lines] = {}
         self._names: dict[str, str] = {}  # pydevd's name of a file, by `co_filename`
         self._codes: dict[int, tuple[weakref.ref[CodeType], CodeType, _Lines]] = {}  # ours, by id
-        # By original code and globals, while somebody has it: each unpickled function has its own globals.
+        # By original code and globals, while referenced: each unpickled function has its own globals.
         self._made: weakref.WeakValueDictionary[tuple[int, int], CodeType] = weakref.WeakValueDictionary()
 
     def set(self, files: dict[str, _Lines]) -> None:
-        """Makes these the breakpoints, for code that is made from now on."""
+        """Sets the breakpoints for code that is made from now on."""
         self.files = files
         self._made.clear()
 
@@ -57,26 +57,26 @@ class Codes:
 
     def watches(self, filename: str) -> bool:
         """Returns whether there are breakpoints in the file of that `co_filename`."""
-        # Such as "<string>" are no files; a notebook's cells are traced.
-        # A loader's path may be anything.
+        # Names such as "<string>" are no files; a notebook's cells are traced.
+        # A loader's path may be any object.
         if not self.files or type(filename) is not str or filename.startswith("<"):
             return False
         try:
             return self._file(filename) in self.files
-        except OSError:  # It is a relative one, and the working directory is gone.
+        except OSError:  # a relative path, after the working directory was removed
             return False
 
     def concerns(self, code: CodeType) -> bool:
-        """Returns whether code has breakpoints, or had some, which are to be taken out."""
+        """Returns whether code has breakpoints, or compiled-in ones to remove."""
         return self.watches(code.co_filename) or self.original(code) is not code
 
     def original(self, code: CodeType) -> CodeType:
-        """Returns the code as it was."""
+        """Returns the original code."""
         ours = self._codes.get(id(code))
         return code if ours is None or ours[0]() is not code else ours[1]
 
     def compiled_in(self, code: CodeType, namespace: dict[str, Any]) -> CodeType:
-        """Returns the code that is to run with these globals; `code` itself where it has no breakpoints."""
+        """Returns the code with breakpoints to run with these globals; `code` itself if it has none."""
         lines = self.lines(code)
         if not lines:
             return code
@@ -106,7 +106,7 @@ class Codes:
         return inserted.with_calls(code, lines, call, loops=loops, made=remember)
 
     def lines(self, code: CodeType) -> _Lines:
-        """Returns the lines with breakpoints of a code object, and of what is defined in it."""
+        """Returns the lines with breakpoints in a code object, including nested ones."""
         if not self.watches(code.co_filename):
             return {}
         wanted = self.files[self._file(code.co_filename)]
@@ -116,7 +116,7 @@ class Codes:
         return own
 
     def _has(self, code: CodeType) -> _Lines:
-        """Returns the lines that are compiled into a code object, and into what is defined in it."""
+        """Returns the lines with compiled-in breakpoints in a code object, including nested ones."""
         ours = self._codes.get(id(code))
         return ours[2] if ours is not None and ours[0]() is code else {}
 
@@ -126,12 +126,12 @@ class Codes:
         return all(has.get(line) == condition for line, condition in self.lines(self.original(code)).items())
 
     def has_all_ahead(self, frame: FrameType, known: dict[tuple[int, int], bool]) -> bool:
-        """Returns whether a frame can't come to a breakpoint that its code lacks, nor define such code.
+        """Returns whether a frame can't reach a breakpoint that its code lacks, nor define such code.
 
-        `known` has the answers of one look, by code and place: thousands of frames may wait at one line.
+        `known` caches the results of a scan, by code and position: thousands of frames may wait at one line.
         """
-        code, at = frame.f_code, frame.f_lasti  # it may run
-        place = id(code), at  # codes that are equal may have other breakpoints
+        code, at = frame.f_code, frame.f_lasti  # read once: the frame may be running
+        place = id(code), at  # by id: equal code objects may have different breakpoints
         if place not in known:
             known[place] = self._has_all_ahead(code, at)
         return known[place]
@@ -147,9 +147,9 @@ class Codes:
         )
 
 
-# What looks at the frame that it is called in sees the condition's function here, and so is evaluated.
+# Functions that inspect their caller's frame would see the condition's frame: such conditions are evaluated.
 _LOOK_AT_FRAMES = frozenset(["locals", "vars", "dir", "eval", "exec", "globals", "sys", "inspect", "super"])
-# What the relay's conditions mean by it is found out with the frame (scope.py).
+# In the relay's conditions this name depends on the frame (scope.py).
 _SCOPED = frozenset(["ray"])
 _TEMPLATE = """\
 def make(__rayside_raised):
@@ -163,10 +163,10 @@ def make(__rayside_raised):
 
 
 def names_of(condition: str, code: types.CodeType) -> tuple[str, ...] | None:
-    """Returns the variables of `code` that a condition names, in order.
+    """Returns the variables of `code` that a condition uses, in order.
 
-    None where it has to be evaluated in the frame: it names a cell of the code or what looks at frames, it
-    binds a name, or the code keeps its variables by name, as that of a module and of a class does.
+    None if it has to be evaluated in the frame: it uses a cell variable or a function that inspects frames,
+    it binds a name, or the code stores its variables by name, as in a module or a class.
     """
     try:
         tree = ast.parse(condition.strip(), mode="eval")
@@ -197,7 +197,7 @@ def function_of(
     Args:
         condition: a Python expression that compiles.
         namespace: the globals in which it is evaluated.
-        raised: is called with what the condition raises, and says whether it holds then.
+        raised: is called with an exception of the condition; returns whether the condition counts as true.
     """
     value = ast.parse(condition.strip(), mode="eval").body
     text = _TEMPLATE.format(names=", ".join(names), value="None")
@@ -207,7 +207,7 @@ def function_of(
     made: dict[str, Any] = {}
     exec(compile(ast.fix_missing_locations(tree), "<condition>", "exec"), made)
     function = made["make"](raised)
-    # It is a new function, for one's globals can't be replaced.
+    # A new function, because a function's globals can't be replaced.
     condition_function: Callable[..., bool] = types.FunctionType(
         function.__code__, namespace, "condition", None, function.__closure__
     )

@@ -1,4 +1,4 @@
-"""Finds the functions, generators, coroutines and classes of this process, among all its objects."""
+"""Search for functions, generators, coroutines and classes among all objects of this process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import partial
 from types import AsyncGeneratorType, CodeType, CoroutineType, FunctionType, GeneratorType
 from typing import Any
 
-# The attributes that have the frame and the code of what waits.
+# Attributes with the frame and the code of generators, coroutines and functions.
 FRAMES: dict[type, str] = {
     GeneratorType: "gi_frame",
     CoroutineType: "cr_frame",
@@ -23,20 +23,22 @@ _CODES: dict[type, str] = {
     AsyncGeneratorType: "ag_code",
     FunctionType: "__code__",
 }
-# An object's own number, by its address. `id` would tell audit hooks of each, which are written in Python.
+# A number by an object's address. `id` would call audit hooks each time, which are written in Python.
 _number = object.__hash__
-_PYTHONS_OWN = 1_000  # objects that Python itself has frozen when it starts: 375 on 3.12
+_PYTHONS_OWN = 1_000  # limit of objects that Python itself freezes at its start: 375 on 3.12
 
 
 class _Objects:
-    """Finds them.
+    """Scan of all objects.
 
-    It runs in threads of ours. What it held would be destroyed there, and not where the program lets it go;
-    and no tuple may be held that is being made of a generator: Python raises SystemError then, in the
-    program (`_PyTuple_Resize`). So all objects are gone through in one call, in which no other thread runs.
+    It runs in Rayside's own threads. Objects with a reference here would be destroyed there, and not where
+    the program drops them; and a tuple that is being built from a generator must not be referenced: Python
+    then raises SystemError in the program (`_PyTuple_Resize`). So one call, during which no other thread
+    runs, scans all objects.
 
-    What waits is held, though. When a generator is let go, Python clears the weak references to it and then
-    runs its `finally` (`gen_dealloc`): one that was made meanwhile would lead to freed memory.
+    Generators and coroutines are referenced, though. When a generator is dropped, Python clears its weak
+    references and then runs its `finally` (`gen_dealloc`): a weak reference that was made in between would
+    point to freed memory.
     """
 
     def __init__(self) -> None:
@@ -46,11 +48,11 @@ class _Objects:
         self._number_frozen = _PYTHONS_OWN
 
     def all(self) -> list[Any]:
-        """Returns weak references to the functions, and what waits; who lets the latter go may destroy it.
+        """Returns weak references to functions; generators and coroutines directly: release may destroy them.
 
-        They are those that the garbage collector knows, with those that a program has frozen. Replicas of Ray
-        Serve freeze what they have loaded. That is looked at once, and frozen again: each time what has come
-        since would be frozen, too, garbage as well.
+        The scan includes the objects of the garbage collector, and frozen ones. Replicas of Ray Serve freeze
+        the objects that they have loaded. These are scanned once, and frozen again: each repetition would
+        also freeze newer objects, and garbage.
         """
         number = gc.get_freeze_count()
         if number > self._number_frozen:
@@ -66,10 +68,10 @@ class _Objects:
         return [*self._frozen, *self._known()]
 
     def _known(self) -> list[Any]:
-        # All of it happens in the call of `list`, and nothing that is written in Python: a type's hash might
-        # be, and `gc.callbacks` are: before Python 3.12 any allocation may start a collection. The snapshot
-        # is emptied there, too: these very iterators are in it, and have it. Audit hooks are told before it
-        # is taken.
+        # All of it happens in the call of `list`, without any Python code, such as a type's hash or
+        # `gc.callbacks`: before Python 3.12 any allocation may start a collection. The snapshot is also
+        # cleared there, because it contains these iterators, which reference it. Audit hooks are called
+        # before the snapshot.
         taken: list[list[Any]] = []
         collects: list[bool] = []
         once: list[tuple[()]] = [()]
@@ -96,7 +98,7 @@ class _Objects:
 
 
 def _chosen(taken: list[list[Any]], numbers: frozenset[int]) -> Iterator[Any]:
-    """Yields what is in the only list of `taken` and of a type with such a number; it is no Python code."""
+    """Yields objects from the only list in `taken`, by the numbers of their types; without Python code."""
     types = map(type, itertools.chain.from_iterable(taken))
     return itertools.compress(
         itertools.chain.from_iterable(taken), map(numbers.__contains__, map(_number, types))
@@ -115,7 +117,7 @@ _objects = _Objects()
 def held(chosen: Callable[[CodeType], bool]) -> list[Any]:
     """Returns the functions, generators and coroutines whose code is chosen.
 
-    They are held: to let one go may destroy it, and runs its finalizers then.
+    The result references them: its release may destroy one, and then runs finalizers.
     """
     found = _objects.all()
     result = []

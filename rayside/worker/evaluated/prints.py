@@ -1,13 +1,13 @@
-"""Lines that a debuggee prints, reported to the relay with their place and task.
+"""Output of a debuggee: printed lines, reported to the relay with their source location and task.
 
-What is printed goes where it went before, first, and with what that raises. debugpy's own `redirectOutput`
-tells no place, sends each piece of a line by itself, keeps in memory whatever is not sent yet, holds a lock
-while it writes, and leaves the streams exchanged behind. So `write` of the streams themselves is ours for as
-long as an editor listens: all who hold a stream are heard, and nobody who prints waits, for another thread
-sends. Not heard is what writes to the file descriptor: programs, and libraries in C.
+Output first goes to its original stream, whose exceptions are raised. debugpy's own `redirectOutput` reports
+no location, sends each piece of a line separately, buffers unsent output without a limit, holds a lock while
+it writes, and does not restore the streams. So the streams' own `write` is replaced while an editor listens:
+this covers all references to a stream, and printing threads never wait, because another thread sends. Writes
+to the file descriptor, by programs and by C libraries, are not reported.
 
-A print is told whole: with all of its lines, once its last one has ended. What is left without an end is told
-a second later, and before another task of the thread prints.
+A print is reported whole: with all of its lines, after the last one has ended. A line without an end is
+reported a second later, or before another task of the thread prints.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from .. import tracing
 from . import scope, telling
 
 EVENT = "raysidePrinted"
-# The most prints that may wait to be sent, and the most characters and lines of one that are sent.
+# Limits: unsent prints; characters and lines of each that are sent.
 MOST_UNSENT = 500
 LONGEST_PRINT, MOST_LINES = 16_000, 500
-# The most names of files that are kept: some programs make new ones all the time.
+# Limit: cached file names, because some programs make new ones all the time.
 MOST_FILES = 10_000
-# Seconds from a line that was left out until that is told, and until a line without an end is told.
+# Seconds until the number of dropped lines is reported, and until a line without an end is reported.
 TELLING = 1.0
-# Seconds within which the pieces of one print come.
+# Seconds within which the pieces of one print arrive.
 AT_ONCE = 1e-4
-# The most frames that are searched for one of the user's: `logging` has five.
+# Limit: frames that are searched for user code; `logging` has five.
 DEEPEST = 20
-# These print what was told already: pydevd while the debug console evaluates, and Ray, which has the driver
-# print what its tasks print.
+# Files that print already reported output again: pydevd while the debug console evaluates, and Ray, whose
+# driver prints the output of its tasks.
 _ECHOES = ("/_pydevd_bundle/pydevd_io.py", "/ray/_private/worker.py")
-# Where Ray's progress bars are used, a function of this file replaces `print`.
+# With Ray's progress bars, a function of this file replaces `print`.
 _PRINT = "/ray/experimental/tqdm_ray.py"
-# Such lines tell Ray itself of whose task the following ones are (ray_constants.py).
+# Prefixes of Ray's own marker lines, which assign the following lines to a task (ray_constants.py).
 _MARKS = (":job_id:", ":actor_name:", ":task_name:")
 
 _Line = dict[str, Any]
 
 
 class Print:
-    """Keeps what a thread has written since its last end of a line."""
+    """Output of a thread since its last end of a line."""
 
     __slots__ = (
         *("at", "beyond", "category", "code", "ends", "is_ended"),
@@ -59,12 +59,12 @@ class Print:
     def __init__(self, category: str, task: str | None, task_id: Any) -> None:
         self.category, self.task, self.task_id = category, task, task_id
         self.text = ""
-        # While more is printed than is told, this and the task may be None, for they may not be needed.
+        # While prints are dropped, this and the task may be None: they may not be needed.
         self.place: tuple[str, int] | None = None
-        self.beyond = 0  # the number of characters that are not kept
-        self.ends = 0  # the number of ends of lines in them
+        self.beyond = 0  # number of characters beyond the limit, which are dropped
+        self.ends = 0  # number of ends of lines in them
         self.is_ended = False  # whether the last line has its end
-        # Of the last piece: the time, by `time.monotonic`, and where it was written.
+        # Time of the last piece, by `time.monotonic`, and its location.
         self.at, self.line = 0.0, 0
         self.code: CodeType | None = None
 
@@ -77,9 +77,9 @@ class Print:
         self.ends += piece.count("\n", room)
 
     def shown(self, most_lines: int) -> tuple[str, int]:
-        """Returns the lines that are told, without the last end of a line, and the number of the others.
+        """Returns the lines to report, without the last end of a line, and the number of dropped lines.
 
-        Of a line that is too long the beginning is told, with the number of characters that are not.
+        A line that is too long is cut, with the number of dropped characters.
         """
         text = self.text.removesuffix("\n")
         if not self.beyond and text.count("\n") < most_lines:
@@ -97,24 +97,24 @@ class _Tee:
 
     def __init__(self, stream: Any, category: str, prints: _Prints) -> None:
         self.prints: _Prints | None = prints
-        # By thread each `Print` that has no end yet. Each of these operations is atomic: none needs a lock.
+        # Each unfinished `Print`, by thread. All operations on it are atomic, without a lock.
         self.begun: dict[int, Print] = {}
         self._stream, self._category = stream, category
         self._original = stream.write
         self._of_thread = threading.local()
-        self._own = vars(stream).get("write")  # which the program may have given this very stream
+        self._own = vars(stream).get("write")  # a replacement that the program has set on this stream, if any
         stream.write = self.write
 
     def write(self, text: str, *more: Any, **named: Any) -> Any:
         written = self._original(text, *more, **named)
         of_thread = self._of_thread
-        # What is called for a line may print itself, as a warning of Ray's.
+        # The calls for a line may print, too, such as a warning from Ray.
         if text and self.prints is not None and not getattr(of_thread, "hears", False):
             of_thread.hears = True
             try:
                 self._hear(self.prints, text, sys._getframe(1))
             except Exception:
-                self.prints = None  # whoever prints is not to blame
+                self.prints = None  # an error here must not affect the program
             finally:
                 of_thread.hears = False
         return written
@@ -123,7 +123,7 @@ class _Tee:
         thread, now, code, line = _thread.get_ident(), time.monotonic(), frame.f_code, frame.f_lineno
         begun = self.begun.pop(thread, None)
         is_there = begun is not None and begun.code is code and begun.line == line
-        # Where it is not the next piece of one print, another task may run.
+        # If it is not the next piece of one print, another task may be running.
         may_differ = begun is not None and not (is_there and now - begun.at < AT_ONCE)
         if may_differ and begun and (text.startswith(_MARKS) or scope.task_id() != begun.task_id):
             prints.take(begun)
@@ -135,7 +135,7 @@ class _Tee:
             begun.place = None if prints.floods else prints.place(frame)
         if text[0] == "\r" or len(begun.text) + len(text) > LONGEST_PRINT:
             begun.add(text)
-        else:  # which is what most are
+        else:  # the usual case
             begun.text += text
         if text[-1] == "\n":
             begun.is_ended = True
@@ -156,37 +156,37 @@ class _Tee:
 
 
 class _Prints:
-    """Reports what this process prints, from `begin` until `give_back`."""
+    """Reports this process's output, from `begin` until `give_back`."""
 
     def __init__(self) -> None:
         self._writer = tracing.debugger().writer
         self._process = os.getpid()
         self._context = scope.context()
-        # Paths of the user's files, by the name that code has for them.
+        # Paths of the user's files, by `co_filename`; None for other files.
         self._users: dict[str, str | None] = {}
         self._lines: deque[_Line] = deque()
         self._left_out: deque[int] = deque()
         self._reported_at = 0.0
         self._wake = _thread.allocate_lock()
-        self.looks_again = False  # whether the thread that sends looks again by itself
+        self.looks_again = False  # whether the sending thread polls again by itself
         self._on = True
         self._tees: list[_Tee] = []
-        self.floods = False  # whether the last print was left out
+        self.floods = False  # whether the last print was dropped
         for name in ("stdout", "stderr"):
-            with suppress(Exception):  # a stream that can't be ours, or none
+            with suppress(Exception):  # no stream, or one that can't be patched
                 self._tees.append(_Tee(_own(getattr(sys, name)), name, self))
         tracing.in_background(self._send_all)
 
-    # --- in the threads that print: nothing here may wait, nor take a lock, for what prints may be a
-    # destructor that came in between anything ----------------------------------------------------------
+    # --- in the threads that print: nothing here may wait, nor take a lock, because the output may come from
+    # a destructor, which may interrupt any code -------------------------------------------------------
 
     def begun(self, category: str, frame: FrameType) -> Print | None:
-        """Returns a `Print` for what this thread begins to print; None where it is not told."""
+        """Returns a `Print` for output that this thread begins; None if it is not reported."""
         if frame.f_code.co_filename.endswith(_PRINT) and frame.f_back is not None:
             frame = frame.f_back
         if frame.f_code.co_filename.endswith(_ECHOES):
             return None
-        if os.getpid() != self._process:  # a forked child: no thread of ours is there
+        if os.getpid() != self._process:  # a fork, which lacks the sending thread
             self.give_back()
             return None
         task = None if self.floods else self._task()
@@ -196,9 +196,9 @@ class _Prints:
         return str(scope.task(self._context)) if self._context is not None else ""
 
     def take(self, printed: Print, frame: FrameType | None = None) -> None:
-        """Takes what a thread has printed, to be told by the thread that sends.
+        """Queues a thread's output for the sending thread.
 
-        `frame` is where this thread has printed; None where another thread, or another task, has.
+        `frame` is the frame that has printed; None if another thread, or another task, has.
         """
         if printed.text.startswith(_MARKS):
             return
@@ -223,12 +223,12 @@ class _Prints:
             self._rouse()
 
     def look_again(self) -> None:
-        """Makes the thread that sends look for what was left without an end."""
+        """Makes the sending thread poll for lines without an end."""
         self.looks_again = True
         self._rouse()
 
     def place(self, frame: FrameType) -> tuple[str, int]:
-        """Returns the user's place that is nearest; where there is none, the place that has printed."""
+        """Returns the nearest location in user code; without one, the location of the print."""
         if frame.f_code.co_filename.endswith(_PRINT) and frame.f_back is not None:
             frame = frame.f_back
         at: FrameType | None = frame
@@ -253,18 +253,18 @@ class _Prints:
 
     def _rouse(self) -> None:
         if self._wake.locked():
-            with suppress(RuntimeError):  # another thread was faster
+            with suppress(RuntimeError):  # Another thread was faster.
                 self._wake.release()
 
-    # --- in the thread that sends ------------------------------------------------------------------------
+    # --- in the sending thread ---------------------------------------------------------------------------
 
     def _send_all(self) -> None:
         try:
             was_woken = True
             while self._on:
-                # A thread that prints in between finds it false, and wakes this one.
+                # A thread that prints from now on finds it false, and wakes this one.
                 self.looks_again = False
-                # While much is printed it looks again anyway, and nobody has to wake it for a begun line.
+                # While much is printed it polls anyway, and need not be woken for a begun line.
                 is_unfinished = self._left_out or any(tee.begun for tee in self._tees)
                 self.looks_again = waits = was_woken or bool(is_unfinished)
                 was_woken = self._wake.acquire(timeout=TELLING if waits else -1)
@@ -273,15 +273,15 @@ class _Prints:
             self.give_back()
 
     def flush(self, *, at_once: bool = False) -> None:
-        """Sends what waits; with `at_once` also what is told once in a while."""
+        """Sends queued output; with `at_once` also unfinished lines, and the number of dropped ones."""
         for tee in self._tees:
             for thread, begun in list(tee.begun.items()):
                 is_left = at_once or time.monotonic() - begun.at >= TELLING
-                # Its thread may have gone on meanwhile: who takes it out of there tells it.
+                # Its thread may have continued meanwhile: the thread that pops it reports it.
                 if is_left and (taken := tee.begun.pop(thread, None)) is not None:
                     self.take(taken)
         while self._lines and self._is_heard():
-            with suppress(IndexError):  # another thread does it, too
+            with suppress(IndexError):  # Another thread may empty it at the same time.
                 line = self._lines.popleft()
                 if telling.unsent() > telling.MOST_UNSENT:
                     self._left_out.append(line["output"].count("\n") + 1)
@@ -298,7 +298,7 @@ class _Prints:
             telling.send(EVENT, {"category": "stdout", "leftOut": total})
 
     def _is_heard(self) -> bool:
-        """Returns whether the relay that asked for lines is connected; if not, gives the streams back."""
+        """Returns whether the relay that requested lines is connected; if not, restores the streams."""
         debugger, writer = tracing.debugger(), self._writer
         heard = debugger is not None and debugger.writer is writer and writer.is_alive()
         heard = heard and not writer._kill_received
@@ -330,7 +330,7 @@ def _flush() -> None:
 
 
 def give_back() -> None:
-    """Sends what was printed, and leaves the streams as they were."""
+    """Sends the remaining output, and restores the streams."""
     while _begun:
         prints = _begun.pop()
         prints.flush(at_once=True)
@@ -338,8 +338,8 @@ def give_back() -> None:
 
 
 def _own(stream: Any) -> Any:
-    """Returns the stream itself, behind what pydevd puts in its place while the debug console evaluates, and
-    without what a relay that broke down has left."""
+    """Returns the stream itself, without pydevd's replacement while the debug console evaluates, and without
+    a patch that an earlier, crashed relay has left."""
     while type(stream).__name__ == "IORedirector":
         stream = stream._redirect_to[0]
     tee = getattr(vars(stream).get("write"), "__self__", None)

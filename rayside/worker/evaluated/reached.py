@@ -1,11 +1,10 @@
-"""Decides inside a debuggee what happens at a breakpoint that its code has reached.
+"""Breakpoint hits inside a debuggee: conditions, hit counts and logpoint messages.
 
-pydevd compiles and evaluates the condition of a breakpoint with each hit; the relay gives it a call of
-`reached` for that, with nothing but the breakpoint's number: the rest was `set_points` before. So a condition
-that raises is told, a condition and a hit count both have to hold, hits are counted by the relay for the
-whole cluster, and the message of a logpoint comes with its task. It leans on pydevd:
-`PyDB.handle_breakpoint_condition` in its main module evaluates in a frame of its own, with the globals and
-locals of the one that was reached.
+pydevd compiles and evaluates a breakpoint's condition at each hit; the relay sets a call of `reached` as the
+condition, with only the breakpoint's number: `set_points` has transferred the rest before. So an exception in
+a condition is reported, a condition and a hit count both have to hold, the relay counts hits for the whole
+cluster, and a logpoint's message includes its task. This relies on pydevd: `PyDB.handle_breakpoint_condition`
+in its main module evaluates in a separate frame, with the globals and locals of the breakpoint's frame.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from .. import tracing
 from . import scope, telling
 
 EVENT = "raysideReached"
-# Conditions call `reached` by this name, which is found from everywhere, and short, for it is compiled anew
-# with each hit. The relay writes it, too (stop_points.py).
+# Builtin name of `reached` in conditions; short, because a condition is compiled again at each hit. The relay
+# uses the same name (stop_points.py).
 NAME = "__rayside__"
-_CONDITION = "<condition>"  # stopping.py, too, knows a condition by this file
-# Seconds that a thread waits for the relay; without an answer it runs on.
+_CONDITION = "<condition>"  # file name of conditions, also for stopping.py
+# Timeout in seconds for the relay's answer; without one the thread resumes.
 PATIENCE = 5.0
-# The most characters of an error that are sent.
+# Limit: characters of an error.
 LONGEST = 4_000
-# The most characters of a logpoint's message that are sent.
+# Limit: characters of a logpoint's message.
 LONGEST_MESSAGE = 3_900
-# Seconds from a message that is not sent until the number of such messages is.
+# Seconds from a dropped message until the number of dropped messages is reported.
 _TELLING = 1.0
 
 
 class _Point:
-    """Keeps a breakpoint, as `set_points` has it."""
+    """Breakpoint, as in `set_points`."""
 
     __slots__ = ("code", "condition", "counted", "message", "name", "patience", "shown")
 
@@ -52,18 +51,19 @@ class _Point:
 
 
 _points: dict[int, _Point] = {}
-_reported: set[int] = set()  # the breakpoints that were reported to have raised, or to be loaded
-_settled: dict[int, bool] = {}  # whether a breakpoint stops from now on, where that can't change any more
-_left_out: list[int] = []  # the breakpoint of each message that was not sent
+_reported: set[int] = set()  # breakpoints whose exception, or loaded function, has been reported
+_settled: dict[int, bool] = {}  # whether a breakpoint stops at all further hits, once that is final
+_left_out: list[int] = []  # the breakpoint of each dropped message
 
 
 def set_points(points: Mapping[int, tuple[str, str, bool, str, float]], gone: Iterable[int] = ()) -> None:
-    """Makes breakpoints known by their numbers, before pydevd knows them.
+    """Registers breakpoints by their numbers, before pydevd gets them.
 
     Args:
-        points: of each its condition, a Python expression; a logpoint's message, as DAP has it; whether the
-            relay counts hits; the function's name as the user wrote it, if any; the seconds to wait for it.
-        gone: the numbers of those that pydevd does not have any more.
+        points: each breakpoint's condition, a Python expression; a logpoint's message, in DAP's format;
+            whether the relay counts hits; the function's name as the user wrote it, if any; the timeout in
+            seconds for the relay's answer.
+        gone: the numbers of breakpoints that were removed from pydevd.
     """
     for key in gone:
         _points.pop(key, None)
@@ -75,12 +75,12 @@ def set_points(points: Mapping[int, tuple[str, str, bool, str, float]], gone: It
 
 
 def reached(key: int) -> bool:
-    """Returns whether the thread stops at the breakpoint of that number."""
+    """Returns whether the thread stops at the breakpoint with that number."""
     return decides(key, sys._getframe(1))
 
 
 def decides(key: int, frame: FrameType, holds: bool = False) -> bool:
-    """Returns as `reached`, for that frame; `holds` where the condition does."""
+    """Like `reached`, for that frame; `holds`: whether the condition is known to hold."""
     point = _points.get(key)
     if point is None:  # it is being removed
         return False
@@ -107,7 +107,7 @@ def decides(key: int, frame: FrameType, holds: bool = False) -> bool:
 def _counts(key: int, patience: float) -> bool:
     if key in _settled:
         return _settled[key]
-    # The answer says whether it stops, and whether that holds for all that follow.
+    # The answer: whether to stop, and whether that is final for all further hits.
     stops, settled = telling.ask(EVENT, {"key": key, "what": "hit"}, patience) or (False, False)
     if settled:
         _settled[key] = stops
@@ -115,28 +115,28 @@ def _counts(key: int, patience: float) -> bool:
 
 
 def _is_of(frame: FrameType, name: str) -> bool:
-    """Returns whether the frame is of the function of that name: a plain, a qualified, or a module's."""
+    """Returns whether the frame runs the function of that name: plain, qualified, or with its module."""
     if "." not in name:
         return True
-    # The condition's frame has only the variables of the one that was reached; pydevd's has that frame.
+    # The condition's frame has only the variables of the breakpoint's frame; pydevd's has that frame.
     own = frame.f_back.f_locals.get("new_frame") if frame.f_back is not None else None
     qualified = getattr(own.f_code, "co_qualname", "") if own is not None else ""
-    # Without a qualified name (Python 3.10), the last part of the name has to do.
+    # Without a qualified name (Python 3.10), only the last part of the name is compared.
     if own is None or not qualified or is_named(qualified, str(own.f_globals.get("__name__")), name):
         return True
-    # Its method may come from a base class, or be a function that was set on the class as it ran.
+    # The method may come from a base class, or be a function that was set on the class at run time.
     first = own.f_locals.get(own.f_code.co_varnames[0]) if own.f_code.co_argcount else None
     owner = first if isinstance(first, type) else type(first)
     return any(is_method(each, own.f_code, name) for each in owner.__mro__)
 
 
 def is_named(qualified: str, module: str, name: str) -> bool:
-    """Returns whether the user's name is the function's: as much of its end as the user has written."""
+    """Returns whether the user's name is the function's full name, or the end of it."""
     return f".{module}.{qualified}".replace(".<locals>", "").endswith(f".{name}")
 
 
 def is_method(owner: type, code: CodeType, name: str) -> bool:
-    """Returns whether the user's name is that of a class's method that runs this code, decorated or not."""
+    """Returns whether the user's name is the name of a class's method with this code, decorated or not."""
     method = name.rpartition(".")[2]
     if not is_named(f"{owner.__qualname__}.{method}", str(owner.__module__), name):
         return False
@@ -148,7 +148,7 @@ def is_method(owner: type, code: CodeType, name: str) -> bool:
 
 
 def tell_error(key: int, error: Exception) -> None:
-    """Tells the relay, once for each breakpoint, what its condition raised."""
+    """Reports the exception of a condition to the relay, once for each breakpoint."""
     if key not in _reported:
         _reported.add(key)
         telling.send(
@@ -157,7 +157,7 @@ def tell_error(key: int, error: Exception) -> None:
 
 
 def described(error: BaseException) -> str:
-    """Returns the error's class and text, in which a user's code may raise once more."""
+    """Returns the error's class and text; the class alone if the user's `__str__` raises."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:
@@ -165,8 +165,8 @@ def described(error: BaseException) -> str:
 
 
 def _log(key: int, point: _Point, frame: FrameType) -> None:
-    """Sends the message of a logpoint, whose number is `key`, as it is in that frame."""
-    # Where the relay counts hits, it has to hear of each.
+    """Sends the message of the logpoint with the number `key`, evaluated in that frame."""
+    # If the relay counts hits, each one has to be reported.
     if not (point.counted or telling.rate.passes(1)) or telling.unsent() > telling.MOST_UNSENT:
         _left_out.append(key)
         if len(_left_out) == 1:
@@ -186,7 +186,7 @@ def _log(key: int, point: _Point, frame: FrameType) -> None:
 
 
 def cut(text: str, most: int) -> str:
-    """Returns at most that many characters, and where there were more, how many."""
+    """Returns at most `most` characters of a text, with the number of further characters, if any."""
     return text if len(text) <= most else f"{text[:most]}... ({len(text) - most:,} more characters)"
 
 
@@ -196,7 +196,7 @@ def _tell_left_out_soon() -> None:
 
 
 def _tell_left_out() -> None:
-    """Reports how many messages were not sent."""
+    """Reports the number of dropped messages."""
     if not _left_out:
         return
     number = len(_left_out)

@@ -1,9 +1,9 @@
 """The name `ray` in conditions and messages: which task, actor, rank and node runs the code.
 
-`ray.task == "train"` holds in that task alone. In an expression that names `ray`, a call of `ray_here` takes
-the name's place; others are compiled as they are. What `Scope` does not have is looked up in the module
-`ray`, so that `ray.get_runtime_context()` means what it means in the program. A variable of the program's own
-that is called `ray`, and is not that module, is left alone.
+`ray.task == "train"` is true in that task alone. In an expression with the name `ray`, a call of `ray_here`
+replaces the name; other expressions are compiled unchanged. Attributes that `Scope` lacks are looked up in
+the module `ray`, so that `ray.get_runtime_context()` works as in the program. The program's own variable
+`ray`, if it is not that module, takes precedence.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from contextlib import suppress
 from types import CodeType, FrameType
 from typing import Any
 
-# What an expression has in the place of `ray`; the relay, too, writes it, with the name that this module has
-# in debuggees.
+# Replacement of `ray` in an expression. The relay uses it, too, so it has the name of this module in
+# debuggees.
 CALL = "__import__('importlib').import_module('rayside.worker.evaluated.scope').ray_here()"
 _RAY = "ray"
 _LONGEST = 4_000  # characters of a task's name
-# Expressions within an expression, such as a lambda, run in frames of their own.
+# Nested scopes in an expression, such as a lambda, run in separate frames.
 _WITHIN = frozenset({"<genexpr>", "<lambda>", "<listcomp>", "<setcomp>", "<dictcomp>"})
 
 
 class Scope:
-    """Place where the thread runs that asks. It has no state, and nothing in it can be set.
+    """Task, actor, rank and node of the current thread. Stateless and read-only.
 
-    What does not apply is empty: the actor in a task, the rank where there is none (None).
+    Attributes that do not apply are empty, such as the actor in a task; a missing rank is None.
     """
 
     __slots__ = ()
@@ -47,7 +47,7 @@ class Scope:
 
     @property
     def attempt(self) -> int:
-        """Returns how often the task was run before: 0 for the first time."""
+        """Returns the number of the task's earlier attempts: 0 in the first one."""
         with suppress(Exception):
             return int(_worker().core_worker.get_current_task_attempt_number())
         return 0
@@ -69,12 +69,12 @@ class Scope:
 
     @property
     def actor_name(self) -> str:
-        """Returns the name that the actor was given, by which `ray.get_actor` finds it."""
+        """Returns the actor's name for `ray.get_actor`, if any."""
         return str(_worker().actor_name or "") if self.actor_id else ""
 
     @property
     def rank(self) -> int | None:
-        """Returns Ray Train's world rank, else that of the variable RANK, which torchrun sets."""
+        """Returns Ray Train's world rank, else the value of the variable RANK, which torchrun sets."""
         with suppress(Exception):
             context = sys.modules["ray.train.v2._internal.execution.context"]
             return int(context.get_train_context().get_world_rank())
@@ -128,12 +128,12 @@ class Scope:
 
 NAMES = tuple(name for name, member in vars(Scope).items() if isinstance(member, property))
 _scope = Scope()
-# These hold in the whole process, whatever thread asks, and only the process knows them.
+# Attributes that are equal in all threads of a process, and known only there.
 OF_PROCESS = ("actor", "actor_id", "actor_name", "rank", "node_id")
 
 
 def compiled(expression: str, file: str) -> CodeType:
-    """Returns the code of a user's expression, in which `ray` is what this module makes of it."""
+    """Returns the code of a user's expression, with `ray` replaced as described above."""
     if _RAY not in expression:
         return compile(expression, file, "eval")
     tree: ast.Expression = compile(expression, file, "eval", ast.PyCF_ONLY_AST)  # type: ignore[assignment]
@@ -141,16 +141,16 @@ def compiled(expression: str, file: str) -> CodeType:
 
 
 def is_named(tree: ast.AST) -> bool:
-    """Returns whether an expression names `ray`, and gives that name no value itself."""
+    """Returns whether an expression uses the name `ray`, and does not bind it itself."""
     names = [node.ctx for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == _RAY]
     is_argument = any(isinstance(node, ast.arg) and node.arg == _RAY for node in ast.walk(tree))
     return bool(names) and not is_argument and all(isinstance(each, ast.Load) for each in names)
 
 
 def with_scope(tree: ast.Expression) -> ast.Expression:
-    """Puts CALL in the place of each `ray` that is not the base of `ray.actor`, the module; returns the tree.
+    """Replaces each `ray` by CALL, except in attributes of the module `ray.actor`; returns the tree.
 
-    The tree itself is changed.
+    The tree is changed in place.
     """
     _Calls().visit(tree)
     return ast.fix_missing_locations(tree)
@@ -158,7 +158,7 @@ def with_scope(tree: ast.Expression) -> ast.Expression:
 
 class _Calls(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        # `ray.actor.ActorHandle` is the module's; `ray.actor.startswith`, as any text has it, is ours.
+        # `ray.actor.ActorHandle` is the module's; `ray.actor.startswith`, a method of str, is Scope's.
         if not hasattr(str, node.attr):
             match node.value:
                 case ast.Attribute(value=ast.Name(id="ray"), attr="actor"):
@@ -170,7 +170,7 @@ class _Calls(ast.NodeTransformer):
 
 
 def ray_here() -> Any:
-    """Returns what `ray` is in the expression that calls this."""
+    """Returns the value of `ray` in the expression that calls this."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_name in _WITHIN:
         frame = frame.f_back
@@ -195,7 +195,7 @@ def is_scope() -> bool:
 
 
 def context() -> Any:
-    """Returns Ray's context, which knows the task of each thread; None where there is no Ray."""
+    """Returns Ray's runtime context, with the task of each thread; None without Ray."""
     try:
         return sys.modules["ray"].get_runtime_context()
     except Exception:
@@ -203,13 +203,13 @@ def context() -> Any:
 
 
 def task(known: Any = None) -> str:
-    """Returns the task that this thread runs, or what a thread of Ray's libraries runs; empty for others.
+    """Returns this thread's task, or the trial or rank in a thread of Ray's libraries; empty for others.
 
-    `known` is Ray's context, where the caller has it.
+    `known` is Ray's runtime context, if the caller has it.
     """
     try:
         worker = sys.modules.get("ray._private.worker")
-        # A driver isn't asked: Ray would write an error line into the job's output.
+        # No request in a driver: Ray would write an error line into the job's output.
         if worker is not None and worker.global_worker.mode == worker.SCRIPT_MODE:
             return ""
         return str((known or context()).get_task_name() or _trial() or _rank())[:_LONGEST]
@@ -218,7 +218,7 @@ def task(known: Any = None) -> str:
 
 
 def task_id() -> Any:
-    """Returns what is another in each task that a thread runs; None where there is no Ray."""
+    """Returns an id that differs in each task of a thread; None without Ray."""
     try:
         return sys.modules["ray._private.worker"].global_worker.core_worker.get_current_task_id()
     except Exception:
@@ -226,13 +226,13 @@ def task_id() -> Any:
 
 
 def _trial() -> str:
-    """Returns the trial of Ray Tune, which runs functions in a thread of its own; empty without one."""
+    """Returns the trial of Ray Tune, which runs functions in a separate thread; empty without one."""
     module = sys.modules.get("ray.train._internal.session")
     return str(getattr(module and module.get_session(), "trial_name", "") or "")
 
 
 def _rank() -> str:
-    """Returns the rank of Ray Train, which trains in a thread of its own; empty where there is none."""
+    """Returns experiment and rank of Ray Train, which trains in a separate thread; empty without one."""
     module = sys.modules.get("ray.train.v2._internal.execution.context")
     if module is None:
         return ""
@@ -241,12 +241,12 @@ def _rank() -> str:
 
 
 def _worker() -> Any:
-    """Returns Ray's worker; None where there is no Ray."""
+    """Returns Ray's worker; None without Ray."""
     return getattr(sys.modules.get("ray._private.worker"), "global_worker", None)
 
 
 def _hex(method: str) -> str:
-    """Returns what a method of Ray's context says, an id in hex; empty where it says nothing."""
+    """Returns the result of a method of Ray's runtime context, an id in hex; empty if unavailable."""
     with suppress(Exception):
         return str(getattr(context(), method)() or "")
     return ""

@@ -1,7 +1,7 @@
-"""Finds the values in a debuggee that have a secret's name, for the relay to mask them.
+"""Search for secret values in a debuggee, by their names, for the relay to mask them.
 
-It looks at the variables of the user's frames and modules, and into containers and objects, but calls nothing
-of theirs: no property, no `repr`.
+It covers the variables of the user's frames and modules, and nested containers and objects, but calls none of
+their code: no property, no `repr`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ..redaction import SHORTEST
 from ..secret_names import SecretNames
 from ..tracing import debugger
 
-# Limits of one search: of its values, of the characters of each and of all, and of the seconds that it takes.
+# Limits of one search: found values, characters of each and of all, and seconds.
 MOST, LONGEST, LONGEST_IN_ALL, MOST_SECONDS = 100, 4_096, 16_384, 0.2
-# The same of the objects looked at and how deep they lie, of the items of one, and of one thread's frames.
+# Limits: scanned objects, nesting depth, items of an object, and frames of a thread.
 MOST_OBJECTS, DEEPEST, MOST_ITEMS, MOST_FRAMES = 20_000, 5, 200, 50
-# Under a secret's name a list with more items than this holds no secrets: those are the words of a text.
+# Under a secret's name, a list with more items holds no secrets but the words of a text.
 MOST_OF_A_LIST = 10
 _SUSPENDED = 2  # pydevd_constants.py
 _NOT_LOOKED_INTO = (ModuleType, FunctionType, type, FrameType, int, float, complex, type(None))
@@ -54,7 +54,7 @@ class _Search:
                 self.look(inner, item, depth + 1)
 
     def _take(self, value: Any, depth: int = 0) -> None:
-        """Takes every text in what has a secret's name; of an object those that have one themselves."""
+        """Collects all texts in a value with a secret's name; in objects, attributes with such a name."""
         if self.ended:
             return
         if _is(value, bytes):
@@ -75,13 +75,13 @@ class _Search:
 
 
 def _is(value: object, *kinds: type) -> bool:
-    """Returns whether it is of one of these types, by its own: `isinstance` would ask its `__class__`."""
+    """Returns whether a value's real type is one of these: `isinstance` would use its `__class__`."""
     return issubclass(type(value), kinds)
 
 
 def _items(value: Any) -> Iterator[tuple[object, Any]]:
-    """Yields what is in a container or an object, each with its name or None."""
-    # Methods of a subclass are the user's: those of the base are called.
+    """Yields the items of a container or the attributes of an object, each with its name or None."""
+    # A subclass's methods are the user's code: the methods of the base are called.
     if _is(value, dict):
         yield from list(dict.items(value))[:MOST_ITEMS]
     for base in (list, tuple, set, frozenset):
@@ -107,7 +107,7 @@ def _users_frames() -> Iterator[FrameType]:
     pydevd = debugger()
     innermost = sys._current_frames()
     for thread in threading.enumerate():
-        # Looked at, a frame keeps its values until it ends: those of a thread that runs are left alone.
+        # Access to a frame's locals keeps their values alive until it ends: skips running threads.
         stopped = getattr(getattr(thread, "additional_info", None), "pydev_state", None) == _SUSPENDED
         frame = innermost.get(thread.ident or 0) if stopped else None
         left = MOST_FRAMES
@@ -119,11 +119,11 @@ def _users_frames() -> Iterator[FrameType]:
 
 
 def values(rule: str, frames: Sequence[FrameType] | None = None) -> str:
-    """Returns the values that are secret now, as a list in JSON.
+    """Returns the current secret values, as a list in JSON.
 
     Args:
-        rule: that of SecretNames.
-        frames: where they are looked for (default: the user's frames in the threads that are stopped).
+        rule: the rule of SecretNames.
+        frames: the frames to search (default: the user's frames in stopped threads).
     """
     search = _Search(rule)
     frames = list(_users_frames()) if frames is None else frames
@@ -131,7 +131,7 @@ def values(rule: str, frames: Sequence[FrameType] | None = None) -> str:
     for variables in (environment, *(f.f_locals for f in frames), *(f.f_globals for f in frames)):
         if id(variables) not in search.seen:
             search.seen.add(id(variables))
-            with suppress(RuntimeError):  # another thread changes it
+            with suppress(RuntimeError):  # changed by another thread
                 for name, value in list(variables.items()):
                     search.look(name, value)
     return json.dumps(list(search.values))

@@ -1,7 +1,7 @@
-"""Values inside a debuggee: the beginning of a `repr`, without making all of it, and numbers in arrays.
+"""Values inside a debuggee: a truncated `repr`, without computing all of it, and statistics of arrays.
 
-Of a builtin container no method of a subclass is called. `repr` is called only of what else there is; what
-that returns is cut. Arrays are read piece by piece. Libraries are known by their types, and none is imported.
+For builtin containers, no methods of subclasses are called. `repr` is called for other values only, and its
+result is cut. Arrays are read in chunks. Libraries are recognized by their types, and none is imported.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-# The most items that are shown of a container, and how deep they lie.
+# Limits: shown items of a container, and nesting depth.
 ITEMS, DEEPEST = 6, 3
-# The most characters of a value, and of one within another value.
+# Limits: characters of a value, and of a value within another.
 LONGEST, LONGEST_WITHIN = 2_000, 200
-_LONGEST_INT = 256  # bits; Python takes long to make a decimal of a very long one
+_LONGEST_INT = 256  # bits; Python's decimal conversion of very long ones is slow
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 _Container = tuple[type, str, str, Callable[[Any], Iterable[Any]]]
-# The builtin containers: the marks that each is shown with, and what iterates over it.
+# The builtin containers, with their brackets and their iterators.
 _CONTAINERS: tuple[_Container, ...] = (
     (dict, "{", "}", dict.items),
     (list, "[", "]", list.__iter__),
@@ -39,11 +39,11 @@ _TEXTS = (str, bytes, bytearray)
 
 
 def shown(value: Any, depth: int = 0, secrets: Any = None) -> str:
-    """Returns what `repr` would, cut at LONGEST.
+    """Returns a value's `repr`, cut at LONGEST.
 
     Args:
-        depth: how deep in another value it lies.
-        secrets: as `cut` has it.
+        depth: the nesting depth in another value.
+        secrets: as for `cut`.
     """
     most = LONGEST_WITHIN if depth else LONGEST
     if (text := base_of(value, *_TEXTS)) is not None:
@@ -64,7 +64,7 @@ def shown(value: Any, depth: int = 0, secrets: Any = None) -> str:
 
 
 def described(value: Any, most: int, depth: int = 0, secrets: Any = None) -> str:
-    """Returns the `repr` of what is no builtin container, cut; of an array within another value its form."""
+    """Returns the `repr` of a value, no builtin container, cut; for a nested array, its shape and dtype."""
     kind = type(value)
     try:
         if depth and is_like_an_array(value):
@@ -75,7 +75,7 @@ def described(value: Any, most: int, depth: int = 0, secrets: Any = None) -> str
 
 
 def raised(error: BaseException, secrets: Any = None) -> str:
-    """Returns what an error says, in the words of a traceback's last line, cut at LONGEST."""
+    """Returns an error's type and message, as in a traceback's last line, cut at LONGEST."""
     name = type(error).__name__
     try:
         return cut(f"{name}: {error}", LONGEST, secrets)
@@ -84,23 +84,23 @@ def raised(error: BaseException, secrets: Any = None) -> str:
 
 
 def cut(text: str, most: int, secrets: Any = None) -> str:
-    """Returns the first `most` characters of a text, without the secrets that begin in them.
+    """Returns the first `most` characters of a text, without secrets that begin in them.
 
     Args:
-        secrets: a Redactor that knows them; None where there are none. What is cut off a secret leaves a
-            beginning of it that nobody knows again, so they are taken out before.
+        secrets: a Redactor with known secrets; None without any. They are redacted before the cut, because
+            the rest of a cut secret could not be recognized.
     """
     text = _without_secrets(text, most, secrets) + ("..." if len(text) > most else "")
-    # Where an object lies is another in every process, and says nothing.
+    # An object's address differs in every process, and is of no use.
     return _ADDRESS.sub(" at 0x...", text)
 
 
 def _without_secrets(text: str, most: int, secrets: Any) -> str:
-    """Returns at most the first `most` characters of a text, which no secret goes through the end of."""
+    """Returns at most the first `most` characters of a text, without secrets, also not one that is cut."""
     margin = secrets.longest if secrets is not None else 0
     window = text[: most + margin]
     masked = secrets.known(window) if margin else window
-    # A secret that goes on behind the window begins in its last characters.
+    # A secret that extends beyond the window begins in its last characters.
     if margin and len(text) > len(window):
         masked = masked[:-margin]
     return masked[:most]
@@ -109,7 +109,7 @@ def _without_secrets(text: str, most: int, secrets: Any) -> str:
 def _beginning(value: Any, base: Any, most: int, secrets: Any) -> str:
     """Returns the `repr` of the beginning of a text or of bytes."""
     margin = secrets.longest if secrets is not None else 0
-    # A character takes four bytes at most. One more says that there is more.
+    # A character takes at most four bytes. One more character indicates a longer text.
     head = base.__getitem__(value, slice(0, 4 * (most + margin + 1)))
     if margin and base is not str:
         text = bytes(head).decode("utf-8", "surrogateescape")
@@ -121,29 +121,29 @@ def _beginning(value: Any, base: Any, most: int, secrets: Any) -> str:
 
 
 def has_its_fields_as_repr(kind: type) -> bool:
-    """Returns whether it is a data class with the `repr` that one has by itself."""
+    """Returns whether a type is a dataclass with the generated `repr`."""
     return hasattr(kind, "__dataclass_fields__") and hasattr(kind.__repr__, "__wrapped__")
 
 
 def container_of(value: Any) -> _Container | None:
-    """Returns the row of _CONTAINERS for a value; None where it is no builtin container."""
+    """Returns the row of _CONTAINERS for a value; None if it is no builtin container."""
     return next((row for row in _CONTAINERS if base_of(value, row[0]) is not None), None)
 
 
 def base_of(value: Any, *kinds: type) -> Any:
-    """Returns which of these a value's own type comes from: `isinstance` would ask its `__class__`."""
+    """Returns the first of these types that a value's real type derives from, not its `__class__`."""
     return next((kind for kind in kinds if issubclass(type(value), kind)), None)
 
 
 def length_of(value: Any) -> int:
-    """Returns the length of a builtin container or a text, whatever a subclass says."""
+    """Returns the length of a builtin container or a text, ignoring a subclass's `__len__`."""
     container = container_of(value)
     base: Any = container[0] if container is not None else base_of(value, *_TEXTS)
     return int(base.__len__(value))
 
 
 def is_like_an_array(value: Any) -> bool:
-    """Returns whether it has a shape and a type of its elements."""
+    """Returns whether a value has a shape and a dtype."""
     try:
         return not isinstance(value, type) and isinstance(value.shape, tuple) and hasattr(value, "dtype")
     except Exception:
@@ -178,9 +178,9 @@ def _field(value: Any, name: str, depth: int, secrets: Any) -> str:
         return "?"
 
 
-# The elements that are looked at at once: what is computed of them is made anew.
+# Elements that are read at once: computations on them allocate memory.
 CHUNK = 1_000_000
-# The types whose elements can be read. Others may compute or download what they are asked for.
+# Types whose elements can be read. Others may compute or download their elements.
 _KNOWN = (
     ("numpy", "ndarray"),
     ("numpy", "generic"),
@@ -195,7 +195,7 @@ _KNOWN = (
 
 
 class Numbers:
-    """Counts and measures numbers, piece by piece; `numpy` is the library."""
+    """Statistics of numbers, chunk by chunk; `numpy` is the library."""
 
     def __init__(self, numpy: Any) -> None:
         self._numpy = numpy
@@ -234,7 +234,7 @@ class Numbers:
 
 
 def as_numpy(part: Any) -> Any:
-    """Returns an array of a library that `is_known` as one of numpy's. Raises what the library raises."""
+    """Returns an array that `is_known` as a numpy array. Raises the library's errors."""
     if is_of(part, "torch", "Tensor"):
         part = part.detach().cpu()
         half = part.dtype.is_floating_point and part.dtype.itemsize < 4
@@ -247,7 +247,7 @@ def as_numpy(part: Any) -> Any:
 
 
 def parts(value: Any, most: int) -> Iterator[Any]:
-    """Yields an array in parts of about CHUNK elements; of one with more than `most` a sample all over it."""
+    """Yields an array in parts of about CHUNK elements; with more than `most`, a sample from all of it."""
     size = math.prod(value.shape)
     if size <= CHUNK:
         if size:
@@ -268,11 +268,11 @@ def parts(value: Any, most: int) -> Iterator[Any]:
 
 
 def is_of(value: Any, library: str, name: str) -> bool:
-    """Returns whether a value is of a library's type, which is not imported for that."""
+    """Returns whether a value is of a library's type, without importing the library."""
     kind = getattr(sys.modules.get(library), name, None)
     return isinstance(kind, type) and isinstance(value, kind)
 
 
 def is_known(value: Any) -> bool:
-    """Returns whether an array's elements are in memory, and numpy gets at them."""
+    """Returns whether an array's elements are in memory, and accessible for numpy."""
     return any(is_of(value, library, name) for library, name in _KNOWN)

@@ -1,15 +1,15 @@
-"""Source files and functions of a debuggee: lines that have code, the file that an editor's source is.
+"""Source files and functions of a debuggee: lines with code, and the match for an editor's file.
 
-Lines are found here, for the debuggee's Python is the one that runs the source, and because compiling costs
-memory: the relay has little, and would pay for what unauthenticated clients wrote. `ast` is left alone: its
-objects take 500 times the memory of the text, and on Python 3.11 one source that is nested too deeply spoils
-it for the rest of the process.
+Lines are computed here, because the debuggee's Python version runs the source, and because compilation needs
+memory: the relay has little, and would spend it on sources from unauthenticated clients. `ast` is not used:
+its objects take 500 times the memory of the text, and on Python 3.11 one source that is nested too deeply
+breaks it for the rest of the process.
 
-What a driver defines itself reaches tasks as code, not as a file: pickled by value. Where the driver's file
-lies on another machine (a notebook's, or one that no package brought along), its breakpoints can be set only
-once such a function is there. So the thread that makes it waits a moment for the relay.
-It leans on `_make_function` of Ray's cloudpickle, which makes each of them, and on `exists` of pydevd, which
-sets no breakpoint in a file that is not there.
+A driver's own functions reach tasks as code, not as files: pickled by value. If the driver's file is on
+another machine (a notebook's, or one that no package contains), its breakpoints can be set only once such a
+function has been unpickled. So the unpickling thread waits a moment for the relay.
+This relies on `_make_function` of Ray's cloudpickle, which makes each of them, and on `exists` of pydevd,
+which sets no breakpoint in a missing file.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from . import objects, reached, telling
 
 # --- lines ------------------------------------------------------------------------------
 
-# Bytes of a file: a longer one counts as none (LONGEST), or has no table of lines (LONGEST_SOURCE).
+# Limits in bytes: a longer file counts as missing (LONGEST), or has no line table (LONGEST_SOURCE).
 LONGEST, LONGEST_SOURCE = 64 * 1024 * 1024, 256 * 1024
-# The most characters of an answer.
+# Limit: characters of an answer.
 LONGEST_ANSWER = 1024 * 1024
 _COMPOUND = frozenset(
     ["async", "class", "def", "elif", "else", "except", "finally", "for", "if", "try", "while", "with"]
@@ -44,11 +44,10 @@ _LAYOUT = {tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, toke
 
 
 def line_table(path: str) -> str:
-    """Returns JSON: null where there is no such file, else its `sha256` and, of a Python source, `lines`.
+    """Returns JSON: null for a missing file, else its `sha256` and, for Python, `lines`.
 
-    `lines` has lists of numbers, of lines from 1: `code`, those that have code; `statements` and `functions`,
-    the first and the last of each, one after the other; `indents`, how far each line is indented, 0 for an
-    empty one.
+    `lines` has lists of numbers, of lines from 1: `code`, lines with code; `statements` and `functions`,
+    first and last line of each, in sequence; `indents`, the indentation of each line, 0 for an empty one.
     """
     try:
         content = loaded_texts.edited(path)
@@ -67,7 +66,7 @@ def line_table(path: str) -> str:
 
 
 def _lines(content: bytes) -> dict[str, list[int]] | None:
-    """Returns `lines` as `line_table` has it; None where the text isn't Python, or is another Python's."""
+    """Returns `lines` for `line_table`; None if the text isn't Python, or is for another Python version."""
     try:
         text = importlib.util.decode_source(content)
         with warnings.catch_warnings():
@@ -81,7 +80,7 @@ def _lines(content: bytes) -> dict[str, list[int]] | None:
 
 
 def _code(code: CodeType) -> set[int]:
-    # Line 0 is what Python 3.11 gives a module's first instruction.
+    # In Python 3.11, a module's first instruction has line 0.
     numbers = {line for _, _, line in code.co_lines() if line}
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -90,8 +89,8 @@ def _code(code: CodeType) -> set[int]:
 
 
 def _spans(text: str) -> tuple[list[int], list[int]]:
-    """Returns the first and last line of each function, and of each statement over several lines that has
-    none in it; the statements first."""
+    """Returns the first and last line of each multi-line statement without a nested statement, and of each
+    function; the statements first."""
     statements: list[int] = []
     functions: list[int] = []
     opened: list[tuple[int, int]] = []  # functions: depth and first line
@@ -121,9 +120,9 @@ def _spans(text: str) -> tuple[list[int], list[int]]:
     return statements, functions
 
 
-# --- files of the editor's that lie elsewhere here: in a wheel, an editable install, an image ---------
+# --- an editor's files at other paths here: in a wheel, an editable install, an image ------------------
 
-# The most folders of `sys.path` that are looked at, names of a path below one, and files that are compared.
+# Limits: folders of `sys.path` that are searched, names of a path below one, and files that are compared.
 _MOST_FOLDERS, _DEEPEST, _MOST_FILES = 200, 16, 20
 _LONGEST_COMPARED = 16 * 1024 * 1024  # bytes of a source
 
@@ -131,11 +130,10 @@ Answer = tuple[str, list[str]]
 
 
 def own_files(wanted: dict[str, str]) -> dict[str, Answer]:
-    """Returns what there is of each of the editor's files that is not one of this process's by its own path.
+    """Returns the matches for each of the editor's files that this process does not import by the same path.
 
-    `wanted` has the SHA-256 of each, in hex, or nothing where it is unknown. An answer is `same` or, without
-    that, `likely`, each with one path; `differs` where only files with another text lie at its place; or
-    `several`.
+    `wanted` has the SHA-256 of each, in hex, or empty if unknown. An answer is `same` or, without a hash,
+    `likely`, each with one path; `differs` if only files with another text match its path; or `several`.
     """
     entries: list[object] = [*dict.fromkeys(sys.path)]
     folders = [str(Path.cwd() / each) for each in entries if isinstance(each, str)]
@@ -144,7 +142,7 @@ def own_files(wanted: dict[str, str]) -> dict[str, Answer]:
     for path, sha256 in wanted.items():
         if os.path.isfile(path):  # noqa: PTH113 (a string is what there is)
             if path in loaded or any(path.startswith(f"{folder}/") for folder in folders):
-                continue  # It is imported from there, as from an editable install.
+                continue  # It is imported from that path, as in an editable install.
             sha256 = sha256 or _sha256(path)
         answer = _chosen(_candidates(path, folders[:_MOST_FOLDERS], loaded), sha256)
         if answer is not None:
@@ -153,7 +151,7 @@ def own_files(wanted: dict[str, str]) -> dict[str, Answer]:
 
 
 def _loaded() -> dict[str, int]:
-    """Returns the files of loaded modules, and how many names each has below what it was imported from."""
+    """Returns the files of loaded modules, each with its number of path names below its import folder."""
     files: dict[str, int] = {}
     modules: list[tuple[str, object]] = list(sys.modules.items())
     for name, module in modules:
@@ -163,7 +161,7 @@ def _loaded() -> dict[str, int]:
 
 
 def _candidates(path: str, folders: list[str], loaded: dict[str, int]) -> dict[str, tuple[int, str]]:
-    """Returns files at the place of the editor's, by their real path: how many names agree, and the path."""
+    """Returns candidates for an editor's file, by real path: the number of equal path names, and the path."""
     names = path.strip("/").split("/")
     found: dict[str, tuple[int, str]] = {}
 
@@ -184,7 +182,7 @@ def _candidates(path: str, folders: list[str], loaded: dict[str, int]) -> dict[s
 
 def _chosen(candidates: dict[str, tuple[int, str]], sha256: str) -> Answer | None:
     longest = sorted(candidates.values(), reverse=True)[:_MOST_FILES]
-    # The name of a file alone says nothing: only its text can.
+    # A matching file name alone is not enough, except with the same text.
     packaged = [each for each in longest if each[0] > 1]
     same = [each for each in longest if sha256 and _sha256(each[1]) == sha256]
     chosen = same or packaged
@@ -208,7 +206,7 @@ def _sha256(path: str) -> str:
         return ""
 
 
-# --- functions whose file this process does not have -------------------------------------
+# --- functions from files that are missing in this process -------------------------------
 
 _MAKES = "ray.cloudpickle.cloudpickle"
 _OURS = "_rayside_makes"
@@ -219,9 +217,9 @@ _tables: dict[str, _Table] = {}
 
 
 def await_files(paths: Iterable[str]) -> dict[str, dict[str, list[int]]]:
-    """Reports functions of these files to the relay from now on; returns a line table of each that has any.
+    """Reports functions from these files to the relay from now on; returns line tables of existing ones.
 
-    The tables are as in `line_table`, without what only a text can tell.
+    The tables are as in `line_table`, without the parts that require the text.
     """
     _awaited.clear()
     _awaited.update(paths)
@@ -234,7 +232,7 @@ def await_files(paths: Iterable[str]) -> dict[str, dict[str, list[int]]]:
 
 
 def table_by_value(path: str) -> dict[str, list[int]]:
-    """Returns the line table of the functions of that file that this process has by now."""
+    """Returns the line table of a file's functions that this process has so far."""
     code, functions = _tables.get(path, (set(), set()))
     spans = [line for function in sorted(functions) for line in function]
     return {"code": sorted(code), "statements": [], "functions": spans, "indents": []}
@@ -244,9 +242,9 @@ def _watch(module: Any) -> None:
     make = getattr(module, "_make_function", None)
     if make is None:
         return
-    make = getattr(make, _OURS, make)  # the original, where an earlier connection replaced it
+    make = getattr(make, _OURS, make)  # the original, if an earlier connection replaced it
 
-    # It has the name of cloudpickle's, which pickles its own functions by their name.
+    # `wraps` keeps the name: cloudpickle pickles its own functions by their name.
     @functools.wraps(make)
     def make_and_tell(code: CodeType, *args: Any, **kwargs: Any) -> Any:
         if code.co_filename in _awaited:
@@ -276,7 +274,7 @@ def _tell(code: CodeType) -> None:
 
 
 def _add(code: CodeType) -> bool:
-    """Adds code, and what is defined in it, to its file's table; returns whether that has more lines now."""
+    """Adds code, with nested code, to its file's table; returns whether that has more lines now."""
     lines, functions = _tables.setdefault(code.co_filename, (set(), set()))
     before = len(lines)
     todo = [code]
@@ -285,7 +283,7 @@ def _add(code: CodeType) -> bool:
         own = {line for _, _, line in at.co_lines() if line}
         if own:
             functions.add((at.co_firstlineno, max(own)))
-        # At its `def` nothing stops: that was run where the function was defined.
+        # No breakpoint stops at its `def`, which ran in the process that defined the function.
         lines |= own - {at.co_firstlineno} or own
         todo += [constant for constant in at.co_consts if isinstance(constant, CodeType)]
     return len(lines) > before
@@ -295,7 +293,7 @@ def _add(code: CodeType) -> bool:
 
 
 def are_loaded(names: Iterable[str]) -> list[bool]:
-    """Returns, for each name, whether this process has such a function that the debugger would stop in."""
+    """Returns, for each name, whether this process has such a function in which the debugger stops."""
     pydevd = tracing.debugger()
     last_names = {name.rpartition(".")[2] for name in names}
     found = objects.held(lambda code: code.co_name in last_names)

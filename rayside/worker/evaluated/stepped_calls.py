@@ -1,18 +1,19 @@
-"""Steps into Ray's `.remote()`: notices such a call, and stops at the first line of its task elsewhere.
+"""Steps into Ray's `.remote()`: detects such a call, and stops at the first line of its task in a worker.
 
-A step into such a call means the task. pydevd steps over it, for what it runs here is Ray's own code. So the
-thread asks the relay before it submits the task, and waits until every debuggee knows; afterwards it sends
-the task's id. Nothing is added to the call, and a thread that does not step in pays one comparison.
+A step into such a call means a step into the task. pydevd steps over it, because the call itself only runs
+Ray's code. So the thread asks the relay before it submits the task, and waits until every debuggee is
+notified; afterwards it sends the task's id. The call itself is unchanged, and without a step in it costs one
+comparison.
 
-Ray runs a task by the function in its FunctionExecutionInfo. While tasks are expected, these functions are
-wrapped; a task whose id is expected is stepped into from there. What runs before, such as the unpickling of
-arguments, does not stop. The id is known only once the task is submitted: a task of that function that
-comes earlier waits for it, for at most PATIENCE.
+Ray runs a task through the function in its FunctionExecutionInfo. While tasks are expected, these functions
+are wrapped; a task with an expected id is stepped into from there. Earlier code, such as the unpickling of
+arguments, does not stop. The id is known only after the task is submitted: a task of that function that
+starts before waits for the id, for at most PATIENCE.
 
-It leans on `_remote` of Ray's RemoteFunction, ActorMethod and ActorClass, on `execution_infos` and
-`get_execution_info` of its FunctionActorManager (Ray 2.39 to 2.60), and on pydevd 1.8.22: on what
-`_do_wait_suspend` in its main module leaves in the thread's state, and `internal_step_in_thread` in
-pydevd_comm.py, which does what `_step_in` does.
+This relies on `_remote` of Ray's RemoteFunction, ActorMethod and ActorClass, on `execution_infos` and
+`get_execution_info` of its FunctionActorManager (Ray 2.39 to 2.60), and on pydevd 1.8.22: on the thread state
+that `_do_wait_suspend` in its main module sets, and `internal_step_in_thread` in pydevd_comm.py, the model of
+`_step_in`.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from .. import tracing
 from . import scope, stopping, telling
 
 EVENT = "raysideRemoteCall"
-# Seconds that the call waits for the relay, before the task is submitted all the same; and that a task waits
-# for the id of the one that is expected.
+# Timeout in seconds for the relay's answer, after which the task is submitted anyway; and for a task to wait
+# for the expected id.
 PATIENCE = 2.0
-# The most frames of the caller that are told, and the most characters of each name in them.
+# Limits: frames of the caller that are reported, and characters of each name in them.
 MOST_FRAMES, LONGEST = 50, 500
 _MARK, _STARTS = "_rayside_notices", "_rayside_starts"
-# pydevd's commands: CMD_STEP_INTO, CMD_STEP_INTO_MY_CODE, and what these become in a coroutine.
+# pydevd's commands: CMD_STEP_INTO, CMD_STEP_INTO_MY_CODE, and their replacement in a coroutine.
 _STEP_IN, _STEPPING_IN = (107, 144), (107, 144, 206)
-# Between the user's line and `_remote` there is nothing but these modules of Ray's.
+# Ray's modules with frames between the user's line and `_remote`.
 _BETWEEN = frozenset(
     {
         *("ray.remote_function", "ray.actor", "ray.util.tracing.tracing_helper"),
@@ -51,11 +52,11 @@ _calls = itertools.count(1)
 
 
 class _Told(tuple[Any, ...]):
-    """Pydevd's note of where a step began, once a call of that step was told: the first one counts."""
+    """pydevd's record of a step's start, after the step's first call was reported: later ones don't count."""
 
 
 def begin() -> bool:
-    """Notices calls from now on; returns whether Ray is there. It may be called as often as one likes."""
+    """Detects calls from now on; returns whether Ray is imported. May be called again."""
     function, actor = sys.modules.get("ray.remote_function"), sys.modules.get("ray.actor")
     if function is None or actor is None:
         return False
@@ -67,7 +68,7 @@ def begin() -> bool:
 
 
 def _tell_of_other_code(pydevd: Any) -> None:
-    """Keeps pydevd from reporting code that a step left out: Ray's, between the line and the task."""
+    """Keeps pydevd from reporting Ray's code between the line and the task as skipped by a step."""
     tell = pydevd.notify_skipped_step_in_because_of_filters
     if hasattr(tell, _MARK):
         return
@@ -87,7 +88,7 @@ def _notice(owner: Any, name_of: Callable[[Any], str]) -> None:
 
     @functools.wraps(submit)
     def _remote(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # It is looked up: the module is imported anew for each connection.
+        # Looked up, because the module is imported anew for each connection.
         module: Any = sys.modules.get(__name__)
         call = module.called(self, name_of, sys._getframe(1)) if module is not None else 0
         if not call:
@@ -107,7 +108,7 @@ def called(remote: Any, name_of: Callable[[Any], str], frame: FrameType | None) 
     """Reports a call that this thread steps into to the relay, and waits for it; `frame` made the call.
 
     Returns:
-        The call's number; 0 where nobody steps into it.
+        The call's number; 0 without a step into it.
     """
     info = getattr(threading.current_thread(), "additional_info", None)
     if info is None or info.pydev_original_step_cmd not in _STEP_IN:
@@ -117,7 +118,7 @@ def called(remote: Any, name_of: Callable[[Any], str], frame: FrameType | None) 
         return 0
     while frame is not None and frame.f_globals.get("__name__") in _BETWEEN:
         frame = frame.f_back
-    # In each other frame of the user's own the step would have ended; the rest is a library's call.
+    # In any other frame of user code the step would have ended; the remaining calls are a library's.
     if frame is None or frame is not began[0]:
         return 0
     info.step_in_initial_location = _Told(began)
@@ -129,12 +130,12 @@ def called(remote: Any, name_of: Callable[[Any], str], frame: FrameType | None) 
             **{"task": scope.task(), "taskId": task_id()},
         }
         return call if [*telling.ask(EVENT, told, PATIENCE), False][0] else 0
-    except Exception:  # the program's own call goes on
+    except Exception:  # the program's own call continues
         return 0
 
 
 def submitted(call: int, result: Any) -> None:
-    """Reports the id of the task that a call has started; none where it failed, or does not say."""
+    """Reports the id of the task that a call has started; an empty one if it failed, or is unknown."""
     task = ""
     with suppress(Exception):
         task = _task_of(result)
@@ -143,7 +144,7 @@ def submitted(call: int, result: Any) -> None:
 
 
 def _task_of(result: Any) -> str:
-    """Returns the id, in hex, of the task whose ObjectRefs, generator or actor that is."""
+    """Returns the id, in hex, of the task of a call's result: ObjectRefs, a generator or an actor."""
     first: Any = result[0] if isinstance(result, (list, tuple)) else result
     if isinstance(first, sys.modules["ray.actor"].ActorHandle):
         ids = sys.modules["ray._raylet"].TaskID
@@ -152,7 +153,7 @@ def _task_of(result: Any) -> str:
 
 
 def task_id() -> str:
-    """Returns the id, in hex, of the task that this thread runs; empty where it runs none, as in a driver."""
+    """Returns the id, in hex, of this thread's task; empty without one, as in a driver."""
     try:
         worker = sys.modules["ray._private.worker"]
         if worker.global_worker.mode != worker.WORKER_MODE:
@@ -163,7 +164,7 @@ def task_id() -> str:
 
 
 def _frames(frame: FrameType | None) -> Iterator[dict[str, Any]]:
-    """Returns DAP's StackFrame, without an id, for each of the user's own frames from there on."""
+    """Yields a DAP StackFrame, without an id, for each frame of user code from `frame` outwards."""
     files, pydevd = sys.modules["pydevd_file_utils"], tracing.debugger()
     number = 0
     while frame is not None and number < MOST_FRAMES:
@@ -180,13 +181,13 @@ def _frames(frame: FrameType | None) -> Iterator[dict[str, Any]]:
 
 
 def _thread_id() -> Any:
-    """Returns DAP's number of this thread."""
+    """Returns DAP's id of this thread."""
     name = sys.modules["_pydevd_bundle.pydevd_constants"].get_current_thread_id(threading.current_thread())
     schema = sys.modules["_pydevd_bundle._debug_adapter.pydevd_base_schema"].BaseSchema
     return schema._translate_id_to_dap(name)
 
 
-# --- where the task runs ------------------------------------------------------------------
+# --- in the task's process ----------------------------------------------------------------
 
 _NOT_STEPPING, _RUNS = -1, 1  # pydevd's constants
 
@@ -195,11 +196,11 @@ _expected: dict[int, tuple[str, str]] = {}
 
 
 def expect(calls: Mapping[int, tuple[str, str]]) -> bool:
-    """Makes these the tasks that are expected; returns whether this process runs Ray's tasks.
+    """Sets the expected tasks; returns whether this process runs Ray's tasks.
 
     Args:
-        calls: of each call its function's bare name, and its task's id in hex, empty while that is not known;
-            by the relay's number.
+        calls: for each call, by the relay's number, its function's bare name, and its task's id in hex, empty
+            while unknown.
     """
     worker = sys.modules.get("ray._private.worker")
     if worker is None:
@@ -232,16 +233,16 @@ def _wrap_later(owner: Any) -> None:
 
 
 def wrapped(info: Any) -> Any:
-    """Returns a FunctionExecutionInfo whose function stops where its task is expected."""
+    """Returns a FunctionExecutionInfo whose function stops if its task is expected."""
     function = info.function
     if hasattr(function, _STARTS):
         return info
     name = str(info.function_name).rpartition(".")[2]
 
-    # Ray reads attributes of an actor's method, which this copies.
+    # `wraps` copies the attributes that Ray reads from an actor's method.
     @functools.wraps(function)
     def task(*args: Any, **kwargs: Any) -> Any:
-        # It is looked up: the module is imported anew for each connection.
+        # Looked up, because the module is imported anew for each connection.
         module: Any = sys.modules.get(__name__)
         if module is None or not module._expected:
             return function(*args, **kwargs)
@@ -256,7 +257,7 @@ def _unwrapped(info: Any) -> Any:
 
 
 def run(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Runs a task's function, and steps into it where the task is expected."""
+    """Runs a task's function, and steps into it if the task is expected."""
     call = 0
     with suppress(Exception):  # the task itself has to run
         call = _awaited(name)
@@ -268,7 +269,7 @@ def run(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
         result = function(*args, **kwargs)
         return result
     finally:
-        # A coroutine, or a generator, has not begun.
+        # A coroutine, or a generator, has not started yet.
         if step is not None and not (
             inspect.iscoroutine(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)
         ):
@@ -277,7 +278,7 @@ def run(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
 
 
 def _awaited(name: str) -> int:
-    """Returns the call by which the task of this thread is expected, which it is no more; 0 for none."""
+    """Returns the call that expects this thread's task, and removes it; 0 without one."""
     task = task_id()
     until = time.monotonic() + PATIENCE
     with _changed:
@@ -290,24 +291,24 @@ def _awaited(name: str) -> int:
             left = until - time.monotonic()
             if not is_early or left <= 0:
                 return 0
-            # A relay that dies tells nobody.
+            # There is no event if a relay dies.
             _changed.wait(min(left, 0.2))
     return 0
 
 
 def _step_in(call: int) -> Any:
-    """Makes this thread stop at the user's next line; returns pydevd's state of it, and this step's mark."""
+    """Makes this thread stop at the next line of user code; returns pydevd's thread state, and a mark."""
     pydevd = tracing.debugger()
     if pydevd is None or not telling.send(EVENT, {"key": call, "what": "entered"}):
         return None
-    # It would say, once, that a step in has left out the code of Ray's that calls an actor's method.
+    # It would report, once, that a step in has skipped Ray's code that calls an actor's method.
     pydevd.notify_skipped_step_in_because_of_filters = lambda frame: None
     states = sys.modules["_pydevd_bundle.pydevd_additional_thread_info"]
     info = states.set_additional_thread_info(threading.current_thread())
     command = _STEP_IN[1] if pydevd.get_use_libraries_filter() else _STEP_IN[0]
     info.pydev_original_step_cmd = info.pydev_step_cmd = command
     info.pydev_step_stop = None
-    # pydevd has a frame and its line here, and clears that when the thread stops.
+    # pydevd stores a frame and its line here, and clears that when the thread stops.
     mark = info.step_in_initial_location = (sys._getframe(), -1)
     info.pydev_state = _RUNS
     info.update_stepping_info()
@@ -320,13 +321,13 @@ def _step_in(call: int) -> Any:
 
 
 def _end(step: tuple[Any, Any]) -> None:
-    """Ends a step that has not stopped, for the task had no line of the user's: the next task runs on."""
+    """Ends a step that has not stopped, as in a task without user code: the next task must not stop."""
     info, mark = step
     if info.step_in_initial_location is not mark:
         return
     info.pydev_original_step_cmd = info.pydev_step_cmd = _NOT_STEPPING
     info.step_in_initial_location = None
     info.update_stepping_info()
-    # It sleeps again: compiled.py decides that or, where there has been no breakpoint, tracing.py.
+    # Tracing may sleep again: compiled.py decides or, if it has not begun, tracing.py.
     settle = getattr(tracing.debugger(), "rayside_settle", tracing.settle)
     settle()

@@ -1,9 +1,9 @@
-"""Stops at a breakpoint that is compiled in, as pydevd stops at its own; knows which those may be.
+"""Stops at compiled-in breakpoints, as at pydevd's own, and the choice of breakpoints to compile in.
 
-pydevd keeps the breakpoints, as it shows them, and the stops. While it traces a frame itself (a step, a
-pause, a filter for raised exceptions), what is compiled into the frame's code does nothing.
+pydevd keeps the breakpoints, and handles the stops. While it traces a frame itself (a step, a pause, a filter
+for raised exceptions), compiled-in breakpoints of the frame's code have no effect.
 
-It leans on pydevd 1.8.22: `_stop_on_breakpoint` in pydevd_sys_monitoring.py does what `_stop` does here.
+This relies on pydevd 1.8.22: `_stop_on_breakpoint` in pydevd_sys_monitoring.py is the model of `_stop`.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from . import entering
 
 # CMD_SET_BREAK and others, in pydevd's constants.
 _BREAKPOINT, _RUNNING, _SUSPENDED, _NOT_STEPPING = 111, 1, 2, -1
-_CALL = re.compile(r"__rayside__\((\d+)\)\Z")  # what the relay gives as a condition: stop_points.py
+_CALL = re.compile(r"__rayside__\((\d+)\)\Z")  # conditions that the relay sets: stop_points.py
 
-# The most bytes from the first instruction of what is compiled in to its last call (inserted.py).
+# Limit in bytes from the first inserted instruction of a breakpoint to its last call (inserted.py).
 _LONGEST_CALL = 200
-_untraced: set[threading.Thread] = set()  # those that are in `_stop`, and that pydevd does not trace
-_told_replaced: list[bool] = []  # not empty once `_tell_replaced` has told it
-_here = threading.local()  # of this thread: `stops` in `_stop`, `noticed` after a stop of pydevd's own
+_untraced: set[threading.Thread] = set()  # threads in `_stop` that pydevd does not trace
+_told_replaced: list[bool] = []  # not empty after the report of `_tell_replaced`
+_here = threading.local()  # `stops`: this thread is in `_stop`; `noticed`: pydevd itself stopped there
 
-Lines = dict[int, str]  # a condition as pydevd has it, or nothing, by line
+Lines = dict[int, str]  # by line, pydevd's condition, or an empty text
 
 
 class Place:
-    """A line of a file at which a breakpoint is compiled in; `call` is its condition, as pydevd has it."""
+    """A line of a file with a compiled-in breakpoint; `call` is its condition in pydevd."""
 
     __slots__ = ("_call", "_file", "_line")
 
@@ -40,15 +40,15 @@ class Place:
         self._file, self._line, self._call = file, line, call
 
     def reach(self) -> None:
-        """Decides whether the thread stops at the line that it has reached."""
+        """Stops the thread at this line if the breakpoint's condition holds."""
         _stop(self._file, self._line, sys._getframe(1), "")
 
     def stop(self) -> None:
-        """Stops the thread at the line that it has reached; the condition holds."""
+        """Stops the thread at this line; the condition is known to hold."""
         _stop(self._file, self._line, sys._getframe(1), self._call)
 
     def raised(self, error: Exception) -> bool:
-        """Tells what the condition raised; it counts as false."""
+        """Reports an exception of the condition, which counts as false."""
         key = key_of(self._call)
         if key is not None:
             _reached().tell_error(key, error)
@@ -56,18 +56,18 @@ class Place:
 
 
 def remember_stops(pydevd: Any) -> None:
-    """Keeps a line that pydevd has stopped at from stopping again where its breakpoint is compiled in.
+    """Prevents a second stop at a compiled-in breakpoint after pydevd has stopped at the same line.
 
-    A step comes to a line before the call that is compiled into it, and when the thread resumes from there,
-    pydevd traces it no more.
+    A step stops at a line before the call that is compiled into it, and when the thread resumes from there,
+    pydevd no longer traces it.
     """
     wait = pydevd.do_wait_suspend
 
     def do_wait_suspend(thread: Any, frame: Any, event: str, *arguments: Any, **options: Any) -> None:
         try:
             wait(thread, frame, event, *arguments, **options)
-        except BaseException:  # The task is cancelled while it is stopped.
-            with contextlib.suppress(Exception):  # pydevd may have ended
+        except BaseException:  # The task was cancelled while it was stopped.
+            with contextlib.suppress(Exception):  # pydevd may have ended.
                 _goes_on(pydevd, thread)
             raise
         is_due = event == "line" and not getattr(_here, "stops", False) and _would_stop(pydevd, frame)
@@ -77,7 +77,7 @@ def remember_stops(pydevd: Any) -> None:
 
 
 def _goes_on(pydevd: Any, thread: Any) -> None:
-    """Makes pydevd report a thread as running; as a stopped one it passed all breakpoints."""
+    """Makes pydevd report a thread as running: a thread in the state stopped ignores all breakpoints."""
     info = thread.additional_info
     info.pydev_original_step_cmd = info.pydev_step_cmd = _NOT_STEPPING
     info.pydev_step_stop, info.pydev_state = None, _RUNNING
@@ -87,7 +87,7 @@ def _goes_on(pydevd: Any, thread: Any) -> None:
 
 
 def _would_stop(pydevd: Any, frame: FrameType) -> bool:
-    """Returns whether the call that comes next in the frame is that of a breakpoint whose condition holds."""
+    """Returns whether the frame's line has a breakpoint whose condition holds, so that it would stop."""
     file = sys.modules["pydevd_file_utils"].get_abs_path_real_path_and_base_from_frame(frame)[1]
     bp = pydevd.breakpoints.get(file, {}).get(frame.f_lineno)
     condition = condition_of(bp.condition or "") if bp is not None else ""
@@ -109,7 +109,7 @@ def wanted(pydevd: Any) -> tuple[dict[str, Lines], bool]:
     for file, by_line in list(pydevd.breakpoints.items()):
         for line, bp in list(by_line.items()):
             condition = bp.condition or ""
-            # What a condition that is not the relay's, hits and messages mean, pydevd itself knows.
+            # pydevd itself evaluates other conditions than the relay's, hit conditions and messages.
             is_pydevds = bp.hit_condition or bp.is_logpoint or bp.expression
             is_pydevds = is_pydevds or (condition and key_of(condition) is None)
             if is_pydevds or str(file).startswith("<"):
@@ -125,18 +125,18 @@ def key_of(condition: str | None) -> int | None:
 
 
 def condition_of(call: str) -> str:
-    """Returns the user's condition of a breakpoint whose own is the relay's call; empty without one."""
+    """Returns the user's condition of a breakpoint with the relay's call; empty without one."""
     key = key_of(call)
     point = _reached()._points.get(key) if key is not None else None
     return str(getattr(point, "condition", ""))
 
 
 def _stop(file: str, line: int, frame: FrameType, holds: str) -> None:
-    """Does what pydevd does at a line with a breakpoint; `holds` is the condition that is known to hold."""
+    """Handles a line with a breakpoint as pydevd does; `holds` is a condition that is known to hold."""
     if entering.is_ours():
-        return  # This thread has the lock of compiled.py, which whoever resumes it needs.
+        return  # This thread holds the lock of compiled.py, which is required to resume it.
     pydevd = tracing.debugger()
-    # It is looked up: a frame that runs keeps its code when its breakpoints change.
+    # Looked up, because a running frame keeps its code when its breakpoints change.
     bp = None if pydevd is None else pydevd.breakpoints.get(file, {}).get(line)
     if _was_noticed(frame) or bp is None or _is_traced(frame) or is_filtered(pydevd, frame):
         return
@@ -144,7 +144,7 @@ def _stop(file: str, line: int, frame: FrameType, holds: str) -> None:
     if tracing.is_pydevds(thread):
         return
     info = sys.modules["_pydevd_bundle.pydevd_additional_thread_info"].set_additional_thread_info(thread)
-    # Code that is evaluated, in a thread that is stopped or for a condition, does not stop.
+    # Evaluated code, in a stopped thread or for a condition, does not stop.
     if info.pydev_state == _SUSPENDED or info.is_tracing or _is_in_condition(frame):
         return
     info.is_tracing += 1
@@ -161,7 +161,7 @@ def _stop(file: str, line: int, frame: FrameType, holds: str) -> None:
     if not _is_pydevds_function(sys.gettrace()):
         _untraced.add(thread)
     try:
-        with _Untraced(info):  # as where it notices a line itself
+        with _Untraced(info):  # as in pydevd's own handling of lines
             pydevd.set_suspend(thread, _BREAKPOINT, suspend_other_threads=bp.suspend_policy == "ALL")
             pydevd.do_wait_suspend(thread, frame, "line", None)
     finally:
@@ -173,7 +173,7 @@ def _stop(file: str, line: int, frame: FrameType, holds: str) -> None:
 
 
 def is_tracing_stopped_threads() -> bool:
-    """Returns whether pydevd traces a thread that is stopped, as after a step or `breakpoint()`."""
+    """Returns whether pydevd traces a stopped thread, as after a step or `breakpoint()`."""
     stopped = {
         thread
         for thread in threading.enumerate()
@@ -183,7 +183,7 @@ def is_tracing_stopped_threads() -> bool:
 
 
 def _tell_replaced() -> None:
-    """Writes into the job's output, once, whose trace function a step replaces."""
+    """Reports in the job's output, once, which trace function a step replaces."""
     trace: Any = sys.gettrace()
     if tracing.monitoring() or trace is None or _is_pydevds_function(trace) or _told_replaced:
         return
@@ -196,9 +196,9 @@ def _tell_replaced() -> None:
 
 
 class _Untraced:
-    """Keeps pydevd from tracing what this thread does meanwhile: it does not stop there, nor step into it.
+    """Context in which pydevd does not trace this thread, neither for stops nor for steps.
 
-    It is none of contextlib's, into which pydevd steps.
+    Not from contextlib, because pydevd would step into that.
     """
 
     def __init__(self, info: Any) -> None:
@@ -220,7 +220,7 @@ class _Untraced:
 
 
 def passed_over() -> _Untraced:
-    """Returns a context in which pydevd notices nothing in this thread, unless that is its own."""
+    """Returns a context in which pydevd does not trace this thread, unless it is pydevd's own thread."""
     thread = threading.current_thread()
     info = None
     if tracing.debugger() is not None and not tracing.is_pydevds(thread):
@@ -230,14 +230,14 @@ def passed_over() -> _Untraced:
 
 
 def notice_lines_of(frames: list[FrameType]) -> None:
-    """Makes pydevd notice the lines of generators that wait: sys.monitoring tells it of no resuming."""
+    """Makes pydevd trace lines of suspended generators: sys.monitoring does not report their resumption."""
     if monitoring := tracing.monitoring():
         for frame in frames:
             monitoring.enable_code_tracing(threading.get_ident(), frame.f_code, frame)
 
 
 def _is_traced(frame: FrameType) -> bool:
-    """Returns whether pydevd notices the frame's lines itself."""
+    """Returns whether pydevd itself traces the frame's lines."""
     if tracing.monitoring():
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
         tool = monitoring.DEBUGGER_ID
@@ -257,7 +257,7 @@ def _module_of(trace: object) -> str:
 
 
 def is_filtered(pydevd: Any, frame: FrameType) -> bool:
-    """Returns whether pydevd neither shows a frame nor stops in it: its own, ours, a library's."""
+    """Returns whether pydevd neither shows a frame nor stops in it: its own, Rayside's, a library's."""
     files = sys.modules["pydevd_file_utils"]
     path = files.get_abs_path_real_path_and_base_from_frame(frame)
     if pydevd.get_file_type(frame, path) is not None:
@@ -274,15 +274,15 @@ def _is_in_condition(frame: FrameType | None) -> bool:
 
 
 def tells_loops() -> bool:
-    """Returns whether pydevd takes a jump back to its own line for that line once more.
+    """Returns whether pydevd reports a line again after a jump back to its own line.
 
-    Of sys.monitoring's events it uses those of jumps on Python 3.12, and not from 3.13 on.
+    It uses sys.monitoring's jump events on Python 3.12, and not from 3.13 on.
     """
     return not tracing.monitoring() or sys.version_info < (3, 13)
 
 
 def _reached() -> Any:
-    """Returns reached.py of the connection that there is now (`begin` in this package)."""
+    """Returns the module reached.py of the current connection (`begin` in this package)."""
     from . import reached
 
     return reached

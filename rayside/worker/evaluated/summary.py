@@ -1,7 +1,7 @@
-"""Evaluates an expression inside a debuggee, and sums its value up where it is: no value is sent whole.
+"""Evaluation of an expression inside a debuggee, with a summary of its value: no value is sent whole.
 
-Arrays, tensors and tables are known by their libraries' types, and no library is imported for that: who has
-such a value has its library."""
+Arrays, tensors and tables are recognized by their libraries' types, without an import: a process with such a
+value has imported the library."""
 
 from __future__ import annotations
 
@@ -20,63 +20,63 @@ from typing import Any
 from ..redaction import Redactor
 from . import secret_values, shown
 
-# The most elements of arrays that are looked at, and the most dimensions, which numpy has.
+# Limits: elements of arrays that are read, and dimensions (numpy's limit).
 MOST_ELEMENTS, MOST_DIMENSIONS = 50_000_000, 64
-# The most cells of a table, which take longer.
+# Limit: cells of a table, which take longer.
 MOST_CELLS = 10_000_000
-# The most items of containers that are looked at, and how deep they lie.
+# Limits: items of containers that are read, and nesting depth.
 MOST_ITEMS, DEEPEST = 100_000, 20
-# As so many items counts one whose `repr` is made.
+# Cost of an item's `repr`, in items.
 _REPR = 10
-# The most elements of an array that are shown, and the most columns of a table.
+# Limits: shown elements of an array, and columns of a table.
 SHOWN_ELEMENTS, SHOWN_COLUMNS = 12, 20
-# The most characters of a name.
+# Limit: characters of a name.
 LONGEST_NAME = 200
 _DIGEST = 12  # bytes
 _TABLES = ("pandas", "polars")
-# The most characters of a text that are looked at.
+# Limit: characters of a text that are read.
 LONGEST_TEXT = 1_000_000
 
 _Document = dict[str, Any]
 
 
-# Until when each expression that was asked for may begin, by its number.
+# Deadlines for the start of each requested evaluation, by its number.
 _until: dict[int, float] = {}
 
 
 def asked(number: int, seconds: float) -> None:
-    """Says, before `summary` is asked with this number, that it may begin within so many seconds."""
+    """Sets the timeout in seconds for the start of the following `summary` with this number."""
     for each in [each for each, until in _until.items() if until < time.monotonic()]:
         del _until[each]
     _until[number] = time.monotonic() + seconds
 
 
 def summary(number: int, expression: str, secret: tuple[str, list[str]] | None = None) -> str:
-    """Returns, in JSON, what the expression gives in the frame that calls this.
+    """Returns, in JSON, a summary of the expression's value in the frame that calls this.
 
     Args:
-        number: as it was given to `asked`. What begins later than was said there evaluates nothing: it has
-            waited behind another evaluation, and nobody waits for it, or would interrupt it, any more.
-        secret: the rule of secret names, and values that are known to be secret. They are taken out of what
-            is shown here, for nobody knows what is left of one that has been cut. None: nothing is.
+        number: as for `asked`. After its timeout nothing is evaluated: the request has waited for another
+            evaluation, and no client waits for it, or would interrupt it, any more.
+        secret: the rule of secret names, and known secret values. They are redacted here, because the rest of
+            a cut secret could not be recognized. None: no redaction.
 
     Returns:
-        `{"thread": its name, "value": {"kind", "type", "shown", ...}}`. By kind there are more: of a `number`
-        the `number`; of an `array` `size`, `shape`, `dtype` and `device`; of a `table` `shape` and `columns`,
-        each with `name` and `dtype`; of a `container` and a `text` `size`. Of whatever has numbers in it
-        `nan` and `inf`, how many, and `min`, `max` and `mean` of the others, for a `table` by column;
-        `sample`, the number of elements or items that were looked at, where those are not all. `digest` is
-        the same for the same content. What the expression raises is an `error`, and `shown` says it.
+        `{"thread": its name, "value": {"kind", "type", "shown", ...}}`. Further fields by kind: for a
+        `number`, `number`; for an `array`, `size`, `shape`, `dtype` and `device`; for a `table`, `shape` and
+        `columns`, each with `name` and `dtype`; for a `container` and a `text`, `size`. With numbers: counts
+        of `nan` and `inf`, and `min`, `max` and `mean` of the others, for a `table` by column; `sample`, the
+        number of elements or items that were read, if these are not all. `digest` is equal for equal content.
+        If the expression raises, the kind is `error`, and `shown` is its message.
     """
     secrets = None
     try:
         if time.monotonic() > _until.pop(number, 0):
-            raise TimeoutError("it began too late")  # nobody is told
-        names = sys._getframe(1).f_globals  # pydevd has the frame's variables in there, too
+            raise TimeoutError("it began too late")  # not reported to any client
+        names = sys._getframe(1).f_globals  # includes the frame's variables, by pydevd
         value = eval(compile(expression.strip(), "<compared>", "eval"), names)
         secrets = _secrets(secret)
         document = _Survey(secrets).document(value)
-    except BaseException as error:  # also what ends an evaluation, and `exit()`
+    except BaseException as error:  # also the interrupt of an evaluation, and `exit()`
         secrets = secrets or _secrets(secret)
         name = shown.cut(type(error).__qualname__, LONGEST_NAME, secrets)
         document = {"kind": "error", "type": name, "shown": shown.raised(error, secrets), "digest": ""}
@@ -85,12 +85,12 @@ def summary(number: int, expression: str, secret: tuple[str, list[str]] | None =
 
 
 def summed_up(value: Any, secrets: Any = None) -> _Document:
-    """Returns what `summary` says of a value; `secrets` is as `shown.cut` has it."""
+    """Returns the summary of a value; `secrets` is as for `shown.cut`."""
     return _Survey(secrets).document(value)
 
 
 def _secrets(secret: tuple[str, list[str]] | None) -> Any:
-    """Returns a Redactor of the secrets that there are now, and of those that are known."""
+    """Returns a Redactor for the current secrets, and the known ones."""
     if secret is None:
         return None
     rule, known = secret
@@ -99,7 +99,7 @@ def _secrets(secret: tuple[str, list[str]] | None) -> Any:
 
 
 class _Survey:
-    """Looks at one value, and at what is in it; `secrets` is as `shown.cut` has it."""
+    """Scan of one value, and of its items; `secrets` is as for `shown.cut`."""
 
     def __init__(self, secrets: Any = None) -> None:
         self._secrets = secrets
@@ -107,10 +107,10 @@ class _Survey:
         self._elements, self._items = MOST_ELEMENTS, MOST_ITEMS
         self._hash = hashlib.blake2b(digest_size=_DIGEST)
         self._nan = self._inf = self._seen = 0
-        self._cut = False  # whether there is more than was looked at
+        self._cut = False  # whether the value was not read completely
 
     def document(self, value: Any) -> _Document:
-        """Returns what `summary` says of a value."""
+        """Returns the summary of a value."""
         document = {
             "type": self._name(shown.name_of(type(value))),
             "shown": "",
@@ -119,7 +119,7 @@ class _Survey:
         return {**document, "digest": self._hash.hexdigest()}
 
     def _name(self, value: object) -> str:
-        """Returns the text of a name or a dtype, without secrets and cut."""
+        """Returns the text of a name or a dtype, cut and without secrets."""
         return str(shown.cut(str(value), LONGEST_NAME, self._secrets))
 
     def _shown(self, value: Any) -> str:
@@ -156,7 +156,7 @@ class _Survey:
     # --- arrays --------------------------------------------------------------------------
 
     def _shape_of(self, value: Any) -> list[int] | None:
-        """Returns an array's shape; None where it is none, or nobody knows its size, as lazy ones'."""
+        """Returns an array's shape; None for other values, and for an unknown size, as in lazy arrays."""
         if not shown.is_like_an_array(value):
             return None
         try:
@@ -181,7 +181,7 @@ class _Survey:
         return {"sample": self._seen, **document} if self._cut else document
 
     def _measured(self, value: Any, size: int, depth: int) -> _Document:
-        """Looks at an array's elements; where they can't be had, at its `repr`, which is a part of it."""
+        """Reads an array's elements; if they are not accessible, its `repr`, which shows a part of it."""
         if self._numpy is not None and shown.is_known(value):
             with suppress(Exception):
                 return self._of_elements(value, size, depth)
@@ -261,10 +261,10 @@ class _Survey:
             return document
         return {}
 
-    # --- what is in containers -----------------------------------------------------------
+    # --- items of containers -------------------------------------------------------------
 
     def _feed(self, value: Any, depth: int) -> None:
-        """Looks at a value for the digest, and for numbers that are none."""
+        """Adds a value to the digest, and to the counts of NaN and infinity."""
         self._items -= 1
         if self._items < 0 or depth > DEEPEST:
             self._cut = True
@@ -319,7 +319,7 @@ class _Survey:
     def _in_order(self, value: Any, members: Iterable[Any]) -> list[Any]:
         """Returns the members of a set in an order that is the same in every process."""
         if shown.length_of(value) > MOST_ITEMS:
-            self._cut = True  # which of them would be looked at is another in every process
+            self._cut = True  # A selection of them would differ in every process.
             return []
         some = list(members)
         try:

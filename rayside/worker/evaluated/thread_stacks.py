@@ -1,12 +1,12 @@
-"""Threads of a debuggee: stacks of theirs and of asyncio tasks, and the end of what is evaluated in them.
+"""Threads of a debuggee: stacks of threads and of asyncio tasks, and the interruption of evaluations in them.
 
-For stacks nothing is stopped. Only code, lines and names are read: no variable is looked at, for a frame that
-is asked for those keeps them until it ends. It leans on pydevd for which code is the user's, and which
-threads are its own.
+Stacks are read without a stop. Only code, lines and names are read, and no variables, because access to a
+frame's locals keeps their values alive until it ends. This relies on pydevd to recognize user code, and its
+own threads.
 
-pydevd evaluates in the thread that is stopped, so an evaluation without end holds up that thread for good.
-A thread is interrupted only while it is in pydevd's own evaluation: anywhere else the exception would be the
-user's. It is a KeyboardInterrupt, for which pydevd is prepared there.
+pydevd evaluates in the stopped thread, so an endless evaluation would block that thread forever. A thread is
+interrupted only during pydevd's own evaluation: anywhere else the exception would be raised in the user's
+code. It is a KeyboardInterrupt, which pydevd handles there.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from typing import Any
 from ..tracing import is_pydevds
 from ..workarounds import is_ours
 
-# The most threads and asyncio tasks that are told, the most frames of each, half at each end, and of all.
+# Limits: threads and asyncio tasks; frames of each, half from each end; frames of all.
 MOST, MOST_FRAMES, MOST_IN_ALL = 500, 100, 8_000
-# The most characters of a name.
+# Limit: characters of a name.
 LONGEST = 500
 _SUSPENDED = 2  # pydevd_constants.py
 
-# A frame as it is sent: file, line, function, whether it is the user's.
+# A frame in the answer: file, line, function, whether it is user code.
 _Row = list[Any]
-# A thread, or an asyncio task: its name, whether it is stopped, what returns its frames, the outermost first.
+# A thread, or an asyncio task: its name, whether it is stopped, a function for its frames, outermost first.
 _Thread = tuple[str, bool, Callable[[], list[FrameType]]]
 
 
 def stacks() -> str:
-    """Returns what runs, in JSON.
+    """Returns the stacks of threads and asyncio tasks, in JSON.
 
     Returns:
-        `{"threads": [{"name", "stopped": bool, "frames": [[file, line, function, is the user's]]}],
-        "more": the number of those that are left out}`, the outermost frame first.
+        `{"threads": [{"name", "stopped": bool, "frames": [[file, line, function, is user code]]}],
+        "more": the number of omitted threads}`, the outermost frame first.
     """
     reader = _Reader()
     threads: list[dict[str, Any]] = []
@@ -65,7 +65,7 @@ class _Reader:
     def __init__(self) -> None:
         pydevd = sys.modules["pydevd"]
         self._debugger = pydevd.get_global_debugger()
-        # Frames of pydevd are above those of a thread that is stopped.
+        # A stopped thread has frames of pydevd at its top.
         self._pydevds = f"{Path(str(pydevd.__file__)).parent}{os.sep}"
         self._is_users: dict[str, bool] = {}
 
@@ -84,25 +84,25 @@ class _Reader:
             yield name, state == _SUSPENDED, frames.copy
 
     def asyncio_tasks(self) -> Iterator[_Thread]:
-        """Yields asyncio's tasks that wait; one that runs is what its thread does."""
+        """Yields waiting asyncio tasks; a running one is in its thread's stack."""
         module = sys.modules.get("asyncio.tasks")
-        # Of all loops, in all threads; private, and gone in Python 3.14.
+        # Tasks of all loops, in all threads; private, and removed in Python 3.14.
         every = getattr(module, "_scheduled_tasks", None) or getattr(module, "_all_tasks", None) or ()
         tasks: list[Any] = []
-        with suppress(RuntimeError):  # another thread adds one
+        with suppress(RuntimeError):  # Another thread adds one.
             tasks = list(every)
         for task in tasks:
-            with suppress(Exception):  # it is no task of asyncio's own, or ends meanwhile
+            with suppress(Exception):  # not one of asyncio's own tasks, or it ends meanwhile
                 coroutine = task.get_coro()
                 if not task.done() and next(_inwards(coroutine), None) is not None:
                     yield f"asyncio {task.get_name()}", False, partial(_awaited, coroutine)
 
     def _is_ours(self, frames: list[FrameType]) -> bool:
-        """Returns whether pydevd or Rayside has started a thread for work of its own.
+        """Returns whether pydevd or Rayside has started a thread for its own work.
 
-        The module `threading` does not know all of these.
+        Not all of these are registered with the module `threading`.
         """
-        # pydevd starts the user's threads, too, by one function of its own.
+        # pydevd also starts the user's threads, through one of its functions.
         began = dropwhile(self._is_pydevds, frames)
         first = next(dropwhile(lambda frame: _file(frame) == threading.__file__, began), None)
         if first is None:
@@ -113,9 +113,9 @@ class _Reader:
         return _file(frame).startswith(self._pydevds)
 
     def rows(self, frames: list[FrameType]) -> list[_Row]:
-        """Returns the frames as they are sent, the outermost first.
+        """Returns the rows of frames, the outermost first.
 
-        Left out are Rayside's frames, and pydevd's: those that start a thread, and those of a stop.
+        Without Rayside's frames, and pydevd's frames for the start of a thread and for a stop.
         """
         users = takewhile(lambda frame: not self._is_pydevds(frame), dropwhile(self._is_pydevds, frames))
         rows = [self._row(frame) for frame in users if not _is_raysides(frame)]
@@ -155,7 +155,7 @@ def _awaited(coroutine: Any) -> list[FrameType]:
 
 
 def _inwards(awaitable: Any) -> Iterator[FrameType]:
-    """Yields the frames of a coroutine that waits, and of what it awaits; none of one that runs."""
+    """Yields the frames of a waiting coroutine, and of its awaitables; none for a running one."""
     for _ in range(10 * MOST_FRAMES):
         for kind in ("cr", "gi", "ag"):
             if hasattr(awaitable, f"{kind}_frame"):
@@ -169,18 +169,18 @@ def _inwards(awaitable: Any) -> Iterator[FrameType]:
         awaitable = getattr(awaitable, "gi_yieldfrom" if kind == "gi" else f"{kind}_await")
 
 
-# This function of pydevd's evaluates for `evaluate` (debugpy 1.8.22, pydevd_vars.py). It is private: where it
-# is named otherwise, nothing is interrupted.
+# pydevd's function for `evaluate` requests (debugpy 1.8.22, pydevd_vars.py). It is private: if it has another
+# name, nothing is interrupted.
 _EVALUATION = ("pydevd_vars.py", "evaluate_expression")
-_TO_OTHERS = 0.001  # seconds without Python's lock, in which others take it that wait for it
+_TO_OTHERS = 0.001  # seconds for which the GIL is released, for other threads that wait for it
 
 
 def interrupt() -> int:
-    """Interrupts evaluations; returns in how many threads."""
-    # Between the reading of the frames and the exception no other thread may run. Whoever has taken Python's
-    # lock anew keeps it for a whole switch interval, 5 ms: so long do the others wait before they ask for it
-    # (`take_gil` in CPython's ceval_gil.h). A longer interval would do nothing to those that wait already,
-    # and who begins to wait meanwhile might wait that long.
+    """Interrupts evaluations; returns the number of interrupted threads."""
+    # Between the reading of the frames and the exception no other thread may run. A thread that has just
+    # taken the GIL keeps it for a whole switch interval, 5 ms: other threads wait so long before they request
+    # it (`take_gil` in CPython's ceval_gil.h). A longer interval would not affect threads that already wait,
+    # and others that start to wait might wait that long.
     time.sleep(_TO_OTHERS)
     own = threading.get_ident()
     evaluating = [
@@ -199,7 +199,7 @@ def interrupt() -> int:
 
 
 def _evaluates(frame: FrameType | None) -> bool:
-    """Returns whether code of the user's runs in an evaluation."""
+    """Returns whether the frame is within an evaluation."""
     while frame is not None:
         code = frame.f_code
         if code.co_name == _EVALUATION[1] and code.co_filename.endswith(_EVALUATION[0]):
