@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import sys
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
@@ -21,7 +22,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from . import edits
+from . import edits, tracing
 from .edited_source import Refused
 from .failures import Unattended, record
 
@@ -55,13 +56,16 @@ class Call:
         serialized: the serialized inputs and their object references; None if unknown.
     """
 
-    __slots__ = ("_again", "arguments", "executed", "from_start", "named", "number", "serialized")
+    __slots__ = (
+        *("_again", "_cancelled", "arguments", "executed", "from_start", "named", "number", "serialized"),
+    )
 
     def __init__(
         self, executed: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> None:
         self.executed, self.arguments, self.named = executed, arguments, named
         self.number, self.from_start, self._again = 0, False, False
+        self._cancelled: threading.Event | None = None
         values = (*arguments[len(self._actor) :], *named.values())
         names = (*(None for _ in values[len(named) :]), *named)
         self.serialized = _taken(tuple(zip(names, map(id, values), strict=True))) if values else ()
@@ -89,7 +93,7 @@ class Call:
         try:
             recorded = partial(record, self, error, _unattended.masked)
             if _unattended.stops:
-                _stand_still(error, recorded)
+                _stand_still(error, recorded, self._cancelled or threading.Event())
             elif _unattended.are_recorded:
                 recorded()
         finally:
@@ -116,9 +120,15 @@ class Call:
                 loop.call_soon_threadsafe(settle, outcome)
 
         name = f"{getattr(self.function, '__qualname__', 'call')} failed"
-        context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(run,), name=name, daemon=True).start()
-        return await stopped
+        context, self._cancelled = contextvars.copy_context(), threading.Event()
+        thread = threading.Thread(target=context.run, args=(run,), name=name, daemon=True)
+        thread.start()
+        try:
+            return await stopped
+        except asyncio.CancelledError:  # by `ray.cancel`: nobody waits for its result
+            self._cancelled.set()
+            _resume(thread)
+            raise
 
     def asked(self, number: int, from_start: bool) -> None:
         """Records a request to make the call again when its thread resumes."""
@@ -153,15 +163,15 @@ def _identity(error: BaseException) -> tuple[int, int]:
     return id(error), id(type(error))
 
 
-def _stand_still(error: BaseException, record: Callable[[], None]) -> None:
+def _stand_still(error: BaseException, record: Callable[[], None], cancelled: threading.Event) -> None:
     """Stops this thread as Ray's post-mortem does, but without printing the exception."""
     from ray._private.worker import global_worker
 
-    from .tracing import debugger
-
     with global_worker.worker_paused_by_debugger():
-        _unattended.wait(record)
-    pydevd = debugger()
+        _unattended.wait(record, cancelled)
+    if cancelled.is_set():
+        return
+    pydevd = tracing.debugger()
     thread = threading.current_thread()
     info = pydevd.set_additional_thread_info(thread)
     info.is_tracing += 1
@@ -169,6 +179,13 @@ def _stand_still(error: BaseException, record: Callable[[], None]) -> None:
         pydevd.stop_on_unhandled_exception(pydevd, thread, info, (type(error), error, error.__traceback__))
     finally:
         info.is_tracing -= 1
+
+
+def _resume(thread: threading.Thread) -> None:
+    """Resumes a thread if the debugger has stopped it."""
+    if tracing.debugger() is not None:
+        thread_id = sys.modules["_pydevd_bundle.pydevd_constants"].get_thread_id(thread)
+        sys.modules["_pydevd_bundle.pydevd_thread_lifecycle"].resume_threads(thread_id)
 
 
 # --- inputs of calls that are about to start ---------------------------------------------

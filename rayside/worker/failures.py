@@ -7,6 +7,7 @@ keys is enough to enforce the limits.
 from __future__ import annotations
 
 import json
+import math
 import secrets
 import sys
 import threading
@@ -53,23 +54,31 @@ class Unattended:
         masked = config.masked_names, config.masked_values
         return cls(stops, config.attach_timeout, config.record_failures, masked)
 
-    def wait(self, record: Callable[[], None]) -> None:
-        """Waits for a debugger without a timeout; records the failure if none attaches in time.
+    def wait(self, record: Callable[[], None], cancelled: threading.Event) -> None:
+        """Waits for a debugger, or until `cancelled`; records the failure if none attaches in time.
 
         Several threads may wait at the same time, unlike in `debugpy.wait_for_client`.
         """
         import pydevd
 
         if self.are_recorded:
-            over = threading.Event()
-            late = threading.Timer(self.patience, over.set)
-            late.daemon = True
-            late.start()
-            pydevd._wait_for_attach(over)
-            late.cancel()
-            if over.is_set():
+            pydevd._wait_for_attach(_Wait(cancelled, self.patience))
+            if not (pydevd._is_attached() or cancelled.is_set()):
                 record()
-        pydevd._wait_for_attach(threading.Event())
+        pydevd._wait_for_attach(_Wait(cancelled, math.inf))
+
+
+class _Wait:
+    """Event that ends pydevd's wait for a debugger; pydevd polls it, and sets it on an attach."""
+
+    def __init__(self, cancelled: threading.Event, seconds: float) -> None:
+        self._cancelled, self._end, self._is_set = cancelled, time.monotonic() + seconds, False
+
+    def is_set(self) -> bool:
+        return self._is_set or self._cancelled.is_set() or time.monotonic() >= self._end
+
+    def set(self) -> None:
+        self._is_set = True
 
 
 _places: list[tuple[int, tuple[Any, ...]]] = []  # hour and source line of each failure recorded here

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -16,9 +16,9 @@ _UNNAMED = b"__RAY_DUMMY__"
 
 
 @pytest.fixture(autouse=True)
-def nothing_noted() -> Iterator[None]:
-    yield
+def nothing_noted() -> None:
     calls._inputs.clear()
+    calls._shown.clear()
 
 
 def function(*values: object, **named: object) -> Any:
@@ -59,7 +59,7 @@ def test_a_plain_method_of_an_async_actor_does_not_halt_its_other_calls() -> Non
 def test_only_an_exception_that_ends_the_call_has_been_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     attempts = []
 
-    def stand_still(error: BaseException, record: Callable[[], None]) -> None:
+    def stand_still(error: BaseException, *_: object) -> None:
         attempts.append(error)
         if len(attempts) == 1:
             calls._failed[threading.get_ident()].asked(0, from_start=False)
@@ -77,7 +77,7 @@ def test_a_generator_goes_on_behind_what_its_last_run_has_yielded(
 ) -> None:
     from_start = [False, True, False]
 
-    def stand_still(error: BaseException, record: Callable[[], None]) -> None:
+    def stand_still(error: BaseException, *_: object) -> None:
         calls._failed[threading.get_ident()].asked(0, from_start=from_start.pop(0))
 
     def numbers() -> Iterator[int]:

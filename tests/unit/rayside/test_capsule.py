@@ -473,19 +473,20 @@ def test_a_failure_is_recorded_where_no_debugger_comes_in_time(
     unattended: failures.Unattended, comes: bool, seen: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     happened: list[str] = []
-    waits: list[threading.Event] = []
+    waits: list[Any] = []
 
-    def wait_for_attach(cancel: threading.Event) -> None:
+    def wait_for_attach(cancel: Any) -> None:
         """Waits as pydevd does, until `cancel` is set, the first time where no debugger comes."""
         waits.append(cancel)
-        assert comes or len(waits) > 1 or not unattended.are_recorded or cancel.wait(PATIENCE)
+        assert comes or len(waits) > 1 or not unattended.are_recorded or cancel.is_set()
 
-    monkeypatch.setitem(sys.modules, "pydevd", SimpleNamespace(_wait_for_attach=wait_for_attach))
+    pydevd = SimpleNamespace(_wait_for_attach=wait_for_attach, _is_attached=lambda: comes or len(waits) > 1)
+    monkeypatch.setitem(sys.modules, "pydevd", pydevd)
     monkeypatch.setattr(calls, "_unattended", unattended)
     monkeypatch.setattr(calls, "record", lambda call, error, masked: happened.append("recorded"))
 
-    def stand_still(error: BaseException, record: Callable[[], None]) -> None:
-        unattended.wait(record)
+    def stand_still(error: BaseException, record: Callable[[], None], cancelled: threading.Event) -> None:
+        unattended.wait(record, cancelled)
         happened.append("stood")
 
     monkeypatch.setattr(calls, "_stand_still", stand_still)
