@@ -1,1 +1,1 @@
-"""Talks to Ray: the State API (state.py), job submission (jobs.py)."""
+"""Clients of Ray: the State API (state.py), job submission (jobs.py)."""

@@ -1,7 +1,7 @@
-"""Asks a Ray whether it wants a token, and finds the token where Ray itself would look for it.
+"""Authentication mode of a Ray cluster, and its token, from the places where Ray itself looks.
 
 Sources: https://docs.ray.io/en/latest/ray-security/token-auth.html, and `/api/authentication_mode` in
-ray/dashboard/http_server_head.py (2.60), which answers everybody.
+ray/dashboard/http_server_head.py (2.60), which requires no token.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from rayside.plain import fits_header
 TOKEN, DISABLED = "token", "disabled"
 _WHERE = "Ray's dashboard is at port 8265 of its head, unless it was told otherwise"
 _PATIENCE = (5.0, 20.0)
-# No answer to these questions is longer.
+# Limit: bytes of an answer.
 _LONGEST = 100_000
-# Ray's tokens are some dozens of characters; what is longer is some other file.
+# Limit: characters of a token. Ray's tokens have some dozens; a longer file is no token.
 _LONGEST_TOKEN = 4_096
 
 
 def mode(url: str) -> str:
-    """Returns TOKEN or DISABLED, for the Ray whose dashboard is at `url`; a Ray before 2.52 has no tokens.
+    """Returns TOKEN or DISABLED for the Ray cluster with the dashboard `url`; before 2.52 Ray has no tokens.
 
-    Raises NotRunning where nothing answers there, and NotRay where something else does.
+    Raises NotRunning if nothing answers there, and NotRay if another program does.
     """
     try:
         with requests.Session() as session:
-            # Neither a proxy of the environment nor ~/.netrc has to do with it, as in `Dashboard`.
+            # No proxy from the environment, and no ~/.netrc, as in `Dashboard`.
             session.trust_env = False
             asked = f"{url}/api/authentication_mode"
             with session.get(asked, timeout=_PATIENCE, stream=True, allow_redirects=False) as answer:
@@ -57,14 +57,14 @@ def mode(url: str) -> str:
 
 
 def mode_here(environment: Mapping[str, str] = os.environ) -> str:
-    """Returns the mode of a Ray that a program started here gets; empty where that is Ray's choice."""
+    """Returns the mode of a Ray cluster that a program starts here; empty for Ray's default."""
     return environment.get("RAY_AUTH_MODE", "").strip().lower()
 
 
 def token(named: str, environment: Mapping[str, str] = os.environ) -> str:
-    """Returns Ray's token: of the file `named`, or, if that is empty, of the places where Ray looks for it.
+    """Returns Ray's token from the file `named`, or, if that is empty, from the places where Ray looks.
 
-    Raises CredentialsRefused where there is none, or what is there is no token.
+    Raises CredentialsRefused without a valid token.
     """
     if not named and (given := environment.get("RAY_AUTH_TOKEN", "").strip()):
         return given
@@ -83,9 +83,9 @@ def token(named: str, environment: Mapping[str, str] = os.environ) -> str:
 
 
 def kubernetes_tokens(place: str) -> KubernetesTokens:
-    """Returns the error for a Ray that asks for tokens of Kubernetes: each pod has another one there.
+    """Returns the error for a Ray cluster with Kubernetes tokens, where each pod has another token.
 
-    A worker's debugger asks for the token that its own pod has.
+    A worker's debugger requires its own pod's token.
     """
     return KubernetesTokens(
         f"the Ray at {place} takes tokens of Kubernetes (enableK8sTokenAuth): its workers can't be debugged",
@@ -94,12 +94,12 @@ def kubernetes_tokens(place: str) -> KubernetesTokens:
 
 
 def is_of_kubernetes(token: str) -> bool:
-    """Returns whether Kubernetes has made the token, for a service account."""
+    """Returns whether it is a Kubernetes token of a service account."""
     return "kubernetes.io" in _claims(token)
 
 
 def expiry(token: str) -> str:
-    """Returns `, which expired on` a date, for a token that says of itself that it has; else nothing."""
+    """Returns `, which expired on` and the date, for a token whose claims say so; else an empty text."""
     until = _claims(token).get("exp")
     now = datetime.now(timezone.utc)
     if not isinstance(until, int | float) or until >= now.timestamp():
@@ -108,7 +108,7 @@ def expiry(token: str) -> str:
 
 
 def _claims(token: str) -> dict[str, Any]:
-    """Returns the claims of a JSON Web Token, unverified (RFC 7519); none of another token."""
+    """Returns the claims of a JSON Web Token, unverified (RFC 7519); empty for another token."""
     try:
         _, payload, _ = token.split(".")
         claims = json.loads(base64.urlsafe_b64decode(payload + "=="))

@@ -14,11 +14,11 @@ from rayside.worker.debug_config import VARIABLE, Config, with_package
 
 _OVERRIDE = "RAY_OVERRIDE_JOB_RUNTIME_ENV"
 _PACKAGE = Path(rayside.__file__).parent
-# The debugger is both: without bytecode it works, and breakpoints cost more (ADR 35).
+# The debugger's packages; without bytecode it works, but breakpoints cost more (ADR 35).
 REQUIREMENTS = f"debugpy=={versions.DEBUGPY}", f"bytecode=={versions.BYTECODE}"
 DAY = 86_400
-# Time limits of Ray's libraries that a stopped task would break, each of which becomes a day; by the file in
-# Ray's package, of 2.60. docs/internals/hook.md has their defaults. A test looks for new ones.
+# Time limits of Ray's libraries that a stopped task would exceed, each raised to a day; by the file in Ray's
+# package, of 2.60. docs/internals/hook.md has their defaults. A test looks for new ones.
 _SECONDS = {
     "dag/context.py": [f"RAY_CGRAPH_{what}_timeout" for what in ("submit", "get", "teardown")],
     "data/context.py": [
@@ -118,10 +118,10 @@ def debugging(
     no_record_failures: bool = False,
     serve: bool = False,
 ) -> Debug | None:
-    """Returns what `submit --debug`, and the options that go with it, ask for. Raises InvalidArgument.
+    """Returns the validated options of `submit --debug`; None without it. Raises InvalidArgument.
 
-    `record_failures` is on with `post_mortem`. With `serve`, processes do not wait by default: Serve takes a
-    replica that waits for one that failed.
+    `record_failures` is on with `post_mortem`. With `serve`, processes do not wait by default: Serve treats
+    a waiting replica as failed.
     """
     options = {
         "--post-mortem": post_mortem,

@@ -1,4 +1,4 @@
-"""HTTP client of Ray's dashboard: no proxy, no netrc, and not a byte to another user's listener."""
+"""HTTP client of Ray's dashboard: no proxy, no netrc, no data to another user's listener."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rayside.ray.authentication import expiry
 
 
 class _Known(HTTPAdapter):
-    """Sends nothing over a connection before it knows who is behind it."""
+    """HTTP adapter that checks which user listens before it sends anything over a connection."""
 
     def __init__(self, trusted: Collection[int]) -> None:
         self._trusted = trusted
@@ -45,11 +45,11 @@ class _Known(HTTPAdapter):
 
 class HttpClient:
     """HTTP client of one dashboard; `url` as in http://127.0.0.1:8265, `token` Ray's authentication, empty
-    where this Ray asks for none.
+    if this Ray requires none.
 
-    `patience`: seconds to connect, and for each piece of an answer. `trusted`: uids that may listen there,
-    besides this user; what is another's on this machine gets no byte, and each method raises StrangerListens.
-    Raises CredentialsRefused for what can be no token.
+    `patience`: timeouts in seconds to connect, and for each piece of an answer. `trusted`: uids that may
+    listen there, besides this user; another user's listener on this machine gets no data, and each method
+    raises StrangerListens. Raises CredentialsRefused for an invalid token.
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class HttpClient:
     ) -> None:
         self.url, self._patience, self._trusted = url, patience, trusted
         self._session = requests.Session()
-        # Neither a proxy nor ~/.netrc may come between us and a loopback address.
+        # No proxy and no ~/.netrc for a loopback address.
         self._session.trust_env = False
-        # Ray redirects nobody: one that is not what it seems would have us ask other servers in its place.
+        # Ray never redirects: a fake dashboard could make this client send requests to other servers.
         self._session.max_redirects = 0
         self._session.mount("http://", _Known(trusted))
         if not fits_header(token):
@@ -94,7 +94,7 @@ class HttpClient:
     def _answer(
         self, method: str, path: str, *, timeout: tuple[float, float] | None = None, **more: Any
     ) -> requests.Response:
-        """Returns the answer, of whatever status. Raises NotRunning without one, or where it is refused."""
+        """Returns the response with any status. Raises NotRunning without one, or for a refused token."""
         patience = timeout or self._patience
         try:
             answer = self._session.request(method, self.url + path, timeout=patience, **more)

@@ -1,7 +1,7 @@
-"""Processes of a job, of an actor or of a worker that run now: in Ray's tables, and drivers before those.
+"""Live processes of a job, an actor or a worker: from Ray's tables, and drivers that these don't list yet.
 
-A driver that listens for debuggers before Ray knows of it is in its job's metadata. The job writes these, so
-nothing in there is believed but numbers in their range: the address is that of the node on which Ray started
+The job's metadata announce a driver that listens for debuggers before Ray lists it. The job writes them, so
+they are untrusted: only numbers in their range are accepted, and the host is the node on which Ray started
 the driver.
 """
 
@@ -25,10 +25,10 @@ _MOST_PID = 2**22  # Linux allows no higher one.
 
 @dataclass(frozen=True)
 class JobProcess:
-    """A live worker, or driver, of a job.
+    """Live worker, or driver, of a job.
 
-    `name` is that of its task, or of its actor's class. `actor_name` and `namespace` are those by which other
-    jobs find its actor; empty where they can't. `port`: that of its debugger; 0 where it has none.
+    `name` is the name of its task, or of its actor's class. Other jobs find its actor by `actor_name` and
+    `namespace`, which are empty for an unnamed actor. `port` is its debugger's; 0 without one.
     """
 
     worker_id: str
@@ -47,8 +47,8 @@ class JobProcess:
 def processes_of(dashboard: Dashboard, id: str) -> list[JobProcess]:
     """Returns the live processes of a job (by its submission id, or Ray's own), an actor or a worker.
 
-    The table of tasks lags behind by `LAG`. Raises JobNotFound where nothing that runs has that id, and
-    NotAttachable for a job that runs, and has no process in Ray yet.
+    Ray's task table is up to `LAG` late. Raises JobNotFound if no running process has that id, and
+    NotAttachable for a running job that has no process in Ray yet.
     """
     jobs = {row["submission_id"]: row for row in dashboard.job_rows()}
     of_job = jobs.get(id, {}).get("job_id") or id
@@ -68,7 +68,7 @@ def processes_of(dashboard: Dashboard, id: str) -> list[JobProcess]:
 
 
 def is_open(dashboard: Dashboard, job_id: str) -> bool:
-    """Returns whether a process of that job can be debugged that does not pause by itself."""
+    """Returns whether the job has a process with an open debugger that is not paused in it already."""
     paused = {worker.worker_id for worker in dashboard.debuggable() if worker.paused}
     open_ones = [process for process in _all(dashboard) if process.port and process.job_id == job_id]
     return any(process.worker_id not in paused for process in open_ones)
@@ -115,7 +115,7 @@ def _process(
 
 @dataclass(frozen=True)
 class Announced:
-    """A driver's debugger port, as its job's metadata has it; `since`: the start of the job, ISO 8601."""
+    """Driver's debugger port from its job's metadata; `since` is the start of the job, ISO 8601."""
 
     submission_id: str
     host: str
@@ -129,17 +129,17 @@ class Announced:
 
     @property
     def key(self) -> str:
-        """Returns a name for the process, which no worker of Ray's has."""
+        """Returns an id for the process that no worker of Ray's has."""
         return f"driver {self.pid} of {self.submission_id}"
 
 
 def announcing(jobs: Iterable[Job]) -> list[Job]:
-    """Returns the jobs that run and have announced their driver."""
+    """Returns the running jobs that have announced their driver."""
     return [job for job in jobs if job.status == "RUNNING" and _read(job) is not None]
 
 
 def announced(jobs: Iterable[Job], nodes: Mapping[str, str]) -> list[Announced]:
-    """Returns the announced drivers of `jobs`; `nodes` has the address of each live node, by its id."""
+    """Returns the announced drivers of `jobs`; `nodes` are the addresses of the live nodes, by id."""
     drivers = []
     for job in announcing(jobs):
         port_and_pid, host = _read(job), nodes.get(job.node_id)
@@ -151,7 +151,7 @@ def announced(jobs: Iterable[Job], nodes: Mapping[str, str]) -> list[Announced]:
 
 
 def _read(job: Job) -> tuple[int, int] | None:
-    """Returns the port and pid in a job's metadata; None where it has none, or something else instead."""
+    """Returns the port and pid in a job's metadata; None if they are missing or invalid."""
     text = job.metadata.get(ANNOUNCED)
     if not isinstance(text, str) or len(text) > _LONGEST_ANNOUNCED:
         return None

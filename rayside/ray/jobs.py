@@ -1,4 +1,4 @@
-"""Checks jobs before they are submitted, and submits them."""
+"""Validation and submission of jobs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from rayside.ray.state import Dashboard
 _PYTHON = re.compile(
     r"""(?:^|[\s;&|("'`])(?:[^\s"']*/)?python[\d.]*["']?(?P<options>(?:\s+-[XW]\s+\S+|\s+-[A-Za-z]+)*)(?=\s|$)"""
 )
-# `python FILE.py ...`: FILE is relative, and nothing in the line has a shell do something else.
+# `python FILE.py ...`: FILE is relative, and the line has no other shell syntax.
 _PLAIN = re.compile(r"""\s*python[\d.]*\s+((?![-/~])[^\s"'\\|&;<>()$`*?\[{]+\.py)(?:[ \t][^|&;<>()$`\n]*)?""")
 _WITHOUT_LINKS = (".git", ".venv", "venv", "__pycache__", "node_modules")
 # uv sets a RAY_RUNTIME_ENV_HOOK of its own; a PYTHONPATH without its old value hides our package.
@@ -42,24 +42,24 @@ _HIDES_HOOK = re.compile(r"\buv\b|(?<!\$)(?<!\$\{)\bPYTHONPATH\b(?!=\S*\$\{?PYTH
 
 @dataclass(frozen=True)
 class Submission:
-    """A job that was found to be complete; `runtime_env` has no working_dir and no py_modules."""
+    """Validated job; `runtime_env` has no working_dir and no py_modules."""
 
     entrypoint: str
     working_dir: str | None
     py_modules: tuple[str, ...] = ()
     runtime_env: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
-    # What Ray reserves for the entrypoint: `entrypoint_num_cpus` and its kin, as in the Jobs API.
+    # Resources reserved for the entrypoint: `entrypoint_num_cpus` and similar fields of the Jobs API.
     reserved: dict[str, Any] = field(default_factory=dict)
-    # It maps a resolved path to the same by way of a symlink: working_dir or one of py_modules as it was
-    # written, and what symlinks in them lead to.
+    # Maps a resolved path to the path through a symlink: for working_dir and py_modules as written, and for
+    # targets of symlinks in them.
     local_roots: dict[str, str] = field(default_factory=dict)
     debug: Debug | None = None
-    # The name of who submits it, where several people may debug on that Ray.
+    # Name of the submitting user, on a Ray cluster that several people debug on.
     user: str = ""
 
     def all_metadata(self) -> dict[str, str]:
-        """Returns the metadata that Ray keeps with the job: the user's, and where its files come from."""
+        """Returns the metadata that Ray stores with the job: the user's, and the origin of its files."""
         metadata = {**self.metadata, **({USER: self.user} if self.user else {})}
         if self.working_dir and self.working_dir not in self.unmapped:
             metadata[WORKING_DIR] = self.working_dir
@@ -73,7 +73,7 @@ class Submission:
         return metadata
 
     def words(self) -> list[str]:
-        """Returns the words whose quoted line is the entrypoint, as Ray's programs join them."""
+        """Returns the entrypoint's words, from which Ray's programs make a quoted line."""
         with contextlib.suppress(ValueError):  # Quotes in a here-document need not match.
             words = shlex.split(self.entrypoint)
             if shlex.join(words) == self.entrypoint:
@@ -81,7 +81,7 @@ class Submission:
         return ["sh", "-c", self.entrypoint]
 
     def environment(self) -> dict[str, Any]:
-        """Returns the whole runtime_env but working_dir."""
+        """Returns the whole runtime_env except working_dir."""
         runtime_env = {
             **self.runtime_env,
             **({"py_modules": list(self.py_modules)} if self.py_modules else {}),
@@ -90,23 +90,23 @@ class Submission:
             return runtime_env
         added = self.debug.added_to(runtime_env, driver=self.debugs_driver)
         if self.user and not self.debugs_driver:
-            # Before its first task a worker does not know the job's metadata, and no driver sends it.
+            # Before its first task a worker does not know the job's metadata, and no driver sends the user.
             added["env_vars"] = {**added["env_vars"], USER_VARIABLE: self.user}
         return added
 
     @property
     def raised_limits(self) -> list[str]:
-        """Returns the variables of the time limits that `debug` raises; those that the user has set stay."""
+        """Returns the variables of the time limits that `debug` raises, without those that the user set."""
         env_vars = self.runtime_env.get("env_vars") or {}
         return [name for name in RAISED if name not in env_vars] if self.debug else []
 
     @property
     def debugs_driver(self) -> bool:
-        """Returns whether `debug` reaches the driver, not only the workers: it has to be a Python program."""
+        """Returns whether the driver is debugged too, not only the workers: it has to be a Python program."""
         pythons = [python["options"] for python in _PYTHON.finditer(self.entrypoint)]
         return (
             bool(pythons)
-            # With -E or -I a Python does not look for packages on PYTHONPATH.
+            # With -E or -I Python ignores PYTHONPATH.
             and not any(re.search(r"\s-[A-VYZa-z]*[EI]", options) for options in pythons)
             and not _HIDES_HOOK.search(self.entrypoint)
             and "RAY_RUNTIME_ENV_HOOK" not in (self.runtime_env.get("env_vars") or {})
@@ -114,12 +114,12 @@ class Submission:
 
     @property
     def unmapped(self) -> list[str]:
-        """Returns the archives and addresses: which files on this machine they hold is unknown."""
+        """Returns the archives and URIs, whose files have no known paths on this machine."""
         sent = [*([self.working_dir] if self.working_dir else []), *self.py_modules]
         return [path for path in sent if URI.match(path) or Path(path).is_file()]
 
     def notes(self) -> list[str]:
-        """Returns a line for each part of the job that `debug` does not reach."""
+        """Returns a line for each part of the job that is not debugged."""
         lines = []
         if self.debug and not self.debugs_driver:
             lines.append(
@@ -140,10 +140,10 @@ def prepare(
     of_rayjob: Mapping[str, Any] | None = None,
     debug: Debug | None = None,
 ) -> Submission:
-    """Makes paths absolute, and checks that they are there; Ray checks everything else.
+    """Returns the job with absolute paths that exist; Ray validates everything else.
 
-    `runtime_env` is a YAML file with any runtime_env; its working_dir and py_modules count where
-    the arguments name none, and then the addresses in that of the RayJob, whose paths are those of a pod.
+    `runtime_env` is a YAML file with any runtime_env; its working_dir and py_modules are used if the
+    arguments name none, and then URIs of the RayJob's runtime_env, whose paths exist only in a pod.
     Raises MissingWorkingDir, MissingEntrypoint, NotAPackage, InvalidYaml.
     """
     extra = read_environment(runtime_env, working_dir=working_dir, py_modules=list(py_modules))
@@ -159,7 +159,7 @@ def prepare(
     found = tuple(_found(module, NotAPackage) for module in modules)
     if not entrypoint or not entrypoint.strip():
         raise MissingEntrypoint("no program was named", hint='add --entrypoint "python your_program.py"')
-    if of_rayjob is None:  # the line of a RayJob may be about an image
+    if of_rayjob is None:  # A RayJob's entrypoint may name a file in an image.
         _require_program(entrypoint, folder)
     return Submission(
         entrypoint,
@@ -175,7 +175,7 @@ def prepare(
 
 
 def _require_program(entrypoint: str, folder: str) -> None:
-    """Raises MissingEntrypoint where a plain `python FILE.py` has no such file in the folder that is sent."""
+    """Raises MissingEntrypoint if a plain `python FILE.py` names no file in the submitted folder."""
     program = _PLAIN.fullmatch(entrypoint)
     if program and folder and Path(folder).is_dir() and not Path(folder, program[1]).exists():
         raise MissingEntrypoint(
@@ -185,10 +185,10 @@ def _require_program(entrypoint: str, folder: str) -> None:
 
 
 def _linked(folders: Iterable[str]) -> dict[str, str]:
-    """Returns the folders and Python files that symlinks in these folders lead to, each with its symlink.
+    """Returns the targets, folders or Python files, of symlinks in these folders, each with its symlink.
 
-    Ray packs what a symlink leads to, and an editor may have opened it by its real path. Folders that Ray
-    does not pack (`RAY_RUNTIME_ENV_DEFAULT_EXCLUDES`) are left out, and Node's packages, which are many.
+    Ray packs a symlink's target, and an editor may have opened it by its real path. Folders that Ray does
+    not pack (`RAY_RUNTIME_ENV_DEFAULT_EXCLUDES`) are left out, and Node's packages, which are many.
     """
     linked: dict[str, str] = {}
     for folder in folders:
@@ -205,20 +205,20 @@ def _linked(folders: Iterable[str]) -> dict[str, str]:
 def submit(dashboard: Dashboard, job: Submission, name: str) -> None:
     """Submits `job` under the submission id `name`, with its folders.
 
-    Raises SubmissionFailed with what Ray said, InvalidYaml, NotRunning, StrangerListens.
+    Raises SubmissionFailed with Ray's message, InvalidYaml, NotRunning, StrangerListens.
     """
     folder = {"working_dir": job.working_dir} if job.working_dir else {}
     runtime_env = packages.uploaded(dashboard, with_files_read({**job.environment(), **folder}))
     dashboard.submit(shlex.join(job.words()), name, runtime_env, metadata=job.all_metadata(), **job.reserved)
     with contextlib.suppress(NotRunning, JobNotFound):  # It may have ended, and its cluster with it.
         taken = dashboard.job(name)
-        # Ray takes a job whose runtime_env its head then refuses, as for an address that it can't unpack.
+        # Ray accepts a job whose runtime_env its head then refuses, as for a URI that it can't unpack.
         if taken.status == "FAILED" and not taken.job_id and taken.exit_code is None:
             raise refusal(taken.message)
 
 
 def new_submission_id(entrypoint: str) -> str:
-    """Returns `<program>-<random>`, which says what the job runs, and is never taken."""
+    """Returns `<program>-<random>`, which names the job's program and is unique."""
     script = re.search(r"""([^\s/"']+)\.py\b""", entrypoint)
     name = re.sub("[^A-Za-z0-9]+", "-", script[1]).strip("-").lower() if script else ""
     return f"{name or 'job'}-{secrets.token_hex(3)}"
@@ -230,7 +230,7 @@ def _absolute(path: Any) -> Path:
 
 
 def _shown(path: str) -> str:
-    """Returns the name of an archive; the rest of an address may hold a login."""
+    """Returns the name of an archive; the rest of a URI may contain a login."""
     if not URI.match(path):
         return Path(path).name
     return re.split("[?#]", path)[0].rpartition("/")[2].rpartition("@")[2] or "an address"
@@ -242,7 +242,7 @@ def _addresses(value: Any) -> list[str]:
 
 
 def _found(path: str, error: type[RaysideError]) -> str:
-    """Returns the resolved path of a folder or file, or the address as it is. Raises `error`."""
+    """Returns the resolved path of a folder or file, or the URI unchanged. Raises `error`."""
     if URI.match(path):
         return path
     found = Path(path).expanduser().resolve()

@@ -1,4 +1,4 @@
-"""Errors for jobs that failed, and for jobs that Ray did not take."""
+"""Errors for failed jobs, and for jobs that Ray refused."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rayside.ray.records import Job
 
 
 def failure(job: Job, *, output_shown: bool = False) -> RaysideError:
-    """Returns the error for a job that ended other than SUCCEEDED, its exit code explained.
+    """Returns the error for a job that did not end as SUCCEEDED, with its exit code explained.
 
-    It ends with the last lines of what the job printed, unless those have been shown just before.
+    It ends with the last lines of the job's output, unless the output was already shown.
     """
     if job.status == "STOPPED":
         return JobFailed(f"job {job.submission_id} was stopped", hint="./invokew submit starts a new one")
@@ -22,7 +22,7 @@ def failure(job: Job, *, output_shown: bool = False) -> RaysideError:
             hint=f"./invokew diagnose --job {job.submission_id} says what is known of the cause",
         )
     why = f": {explain_exit(job.exit_code)}" if job.exit_code is not None else ""
-    # Ray's message ends with the last of the program's output, which says most; Ray colours it.
+    # Ray's message ends with the end of the program's output, which says most; Ray colors it.
     lines = printed(job.message).strip().splitlines()
     if job.exit_code is not None:
         lines, hint = lines[-12:], f"./invokew logs --job {job.submission_id} shows all of its output"
@@ -34,7 +34,7 @@ def failure(job: Job, *, output_shown: bool = False) -> RaysideError:
 
 
 def explain_exit(code: int) -> str:
-    """Returns what an exit code says about how a program ended.
+    """Returns an explanation of an exit code.
 
     Source: https://tldp.org/LDP/abs/html/exitcodes.html; above 128, and below 0, it is a signal.
     """
@@ -63,7 +63,7 @@ def explain_exit(code: int) -> str:
 
 
 def refusal(text: str) -> SubmissionFailed:
-    """Returns the error for a job that Ray did not take; `text` is Ray's, most often a traceback."""
+    """Returns the error for a job that Ray refused; `text` is Ray's, most often a traceback."""
     lines = [line.strip() for line in printed(text).splitlines() if line.strip()]
     return SubmissionFailed(
         f"Ray did not take the job: {lines[-1] if lines else 'it gave no reason'}",

@@ -1,4 +1,4 @@
-"""Short jobs of our own on a Ray cluster, which stay in no list of jobs."""
+"""Rayside's own short jobs on a Ray cluster, which are removed from the list of jobs at their end."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from rayside.ray import jobs, packages
 from rayside.ray.state import Dashboard
 from rayside.waiting import until
 
-# Timeout in seconds: Ray unpacks the job's files, and two processes come up.
+# Timeout in seconds: Ray unpacks the job's files, and starts two processes.
 _PATIENCE = 180.0
-# Ray looks after each job once a second. One that was removed before the last look it writes anew, as failed
-# (`_monitor_job_internal` in ray/dashboard/modules/job/job_manager.py, 2.60).
+# Timeout in seconds: Ray polls each job once a second, and a job that was removed before the last poll is
+# listed again, as failed (`_monitor_job_internal` in ray/dashboard/modules/job/job_manager.py, 2.60).
 _WRITTEN_ANEW = 5.0
-# Lines of a job's output that are read.
+# Limit: lines of a job's output that are read.
 _LINES = 200
 
 
 @dataclass(frozen=True)
 class OwnJob:
-    """A job whose submission id begins with `name`.
+    """Job whose submission id begins with `name`.
 
-    `patience` is for Ray to stop one, `longest` for it to end by itself, both in seconds.
+    Timeouts in seconds: `patience` for Ray to stop it, `longest` for it to end by itself.
     """
 
     dashboard: Dashboard
@@ -38,11 +38,11 @@ class OwnJob:
     longest: float = _PATIENCE
 
     def run(self, submit: Callable[[str], None]) -> str:
-        """Runs it to its end; returns the end of what it printed. `submit` gets its submission id.
+        """Runs the job to its end; returns the end of its output. `submit` gets its submission id.
 
-        Raises NotReady where it has not ended within `longest`.
+        Raises NotReady if it does not end within `longest`.
         """
-        # One that was broken off would go on beside this one.
+        # An earlier job whose command was interrupted would still run.
         for earlier in self.dashboard.jobs():
             if earlier.submission_id.startswith(f"{self.name}-"):
                 self._forget(earlier.submission_id)
@@ -72,7 +72,7 @@ class OwnJob:
 
 
 def write_code(folder: Path, texts: Mapping[str, str]) -> None:
-    """Writes into a job's folder what of ours runs in Ray, and `texts`, files by their names."""
+    """Writes the debugger's code into a job's folder, and `texts`, contents by file name."""
     for file in DEBUGGER:
         copy = folder / file
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -90,9 +90,9 @@ def run_module(
     texts: Mapping[str, str] | None = None,
     longest: float = _PATIENCE,
 ) -> str:
-    """Runs a program of ours in Ray, with its code and `texts`, files by their names; returns its output.
+    """Runs a job with `program`, the debugger's code and `texts`, contents by file name; returns its output.
 
-    Several people may do so at the same time: each job has a name of its own. Raises as `OwnJob.run`.
+    Several users may do this at the same time, as each job has a unique name. Raises as `OwnJob.run`.
     """
     with tempfile.TemporaryDirectory(prefix="rayside-") as folder:
         write_code(Path(folder), texts or {})

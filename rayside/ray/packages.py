@@ -1,11 +1,11 @@
 """Packages of a job's local folders and files: packed and uploaded through the dashboard.
 
-Ray's own client would bring 500 MB of Ray to this machine, and its import takes a second. What goes into one
-is what that client packs: `ray/_private/runtime_env/packaging.py`, `working_dir.py` and `py_modules.py`
+Ray's own client would bring 500 MB of Ray to this machine, and its import takes a second. A package has the
+same files as with that client: `ray/_private/runtime_env/packaging.py`, `working_dir.py` and `py_modules.py`
 (2.60), https://docs.ray.io/en/latest/ray-core/handling-dependencies.html
 
-Patterns mean what Git means by them. Ray has a pathspec of 2020 for them, which errs in two cases: it leaves
-out what is in a folder that `!name` brings back, and takes the `\\` before a `*` for nothing.
+Patterns have Git's meaning. Ray uses a pathspec of 2020 for them, which errs in two cases: it leaves out the
+content of a folder that `!name` includes again, and ignores the `\\` before a `*`.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from rayside.errors import SubmissionFailed
 from rayside.ray.runtime_env import URI
 from rayside.ray.state import Dashboard
 
-# Left out of working_dir, unless the variable says otherwise; py_modules are packed with them.
+# Left out of working_dir, unless the variable overrides them; py_modules include them.
 _DEFAULT_EXCLUDES = ".git,.venv,venv,__pycache__"
 _DEFAULT_EXCLUDES_VARIABLE = "RAY_OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES"
-# These go to Ray as they are, under the extension by which it knows them.
+# Archives are uploaded unchanged, with the extension that Ray recognizes.
 _ARCHIVES = {".zip": ".zip", ".tar.gz": ".tar.gz", ".tgz": ".tar.gz", ".tar.xz": ".tar.xz"}
-# Bytes. Ray's store takes less than the first, its dashboard no larger request than the second
-# (DASHBOARD_CLIENT_MAX_SIZE in ray/_private/ray_constants.py), which no variable changes.
+# Limits in bytes: a package in Ray's store, and a request to its dashboard (DASHBOARD_CLIENT_MAX_SIZE in
+# ray/_private/ray_constants.py), which no variable changes.
 _STORE_LIMIT_VARIABLE = "RAY_max_grpc_message_size"
 _STORE_LIMIT, _REQUEST_LIMIT = 512 * 1024**2, 100 * 1024**2
 _LARGEST = 5
-# A link of a repository into these, as to /proc/self/environ, is to no file of the program.
+# A repository's symlink into these, as to /proc/self/environ, is no file of the program.
 _OF_THE_MACHINE = "/proc", "/sys", "/dev"
 _PIECE = 1 << 20
 
@@ -46,9 +46,9 @@ _Ignored = tuple[Path, "PathSpec[Any]"]
 
 
 def uploaded(dashboard: Dashboard, runtime_env: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the runtime_env with addresses of packages in Ray in place of local folders and files.
+    """Returns the runtime_env with URIs of packages in Ray in place of local folders and files.
 
-    Ray is sent what it lacks. Raises SubmissionFailed, NotRunning.
+    Uploads the packages that Ray lacks. Raises SubmissionFailed, NotRunning.
     """
     changed, excludes = dict(runtime_env), list(runtime_env.get("excludes") or [])
     if folder := runtime_env.get("working_dir"):
@@ -63,7 +63,7 @@ def uploaded(dashboard: Dashboard, runtime_env: Mapping[str, Any]) -> dict[str, 
 
 
 def working_dir(dashboard: Dashboard, path: str | Path, excludes: Iterable[str] = ()) -> str:
-    """Returns the address of the package of a folder's content, or of an archive."""
+    """Returns the URI of the package with a folder's content, or of an archive."""
     folder = Path(path)
     if folder.is_dir():
         return _zipped(dashboard, folder, lambda: files(folder, excludes))
@@ -71,7 +71,7 @@ def working_dir(dashboard: Dashboard, path: str | Path, excludes: Iterable[str] 
 
 
 def py_module(dashboard: Dashboard, path: str | Path, excludes: Iterable[str] = ()) -> str:
-    """Returns the address of the package of a folder with its name, a Python file, a wheel or an archive."""
+    """Returns the URI of the package with a folder and its name, a Python file, a wheel or an archive."""
     module = Path(path)
     if module.is_dir():
         return _zipped(
@@ -88,7 +88,7 @@ def py_module(dashboard: Dashboard, path: str | Path, excludes: Iterable[str] = 
 
 
 def files(folder: Path, excludes: Iterable[str] = ()) -> dict[str, Path]:
-    """Returns the files and the empty folders of its package, by their names there."""
+    """Returns the files and the empty folders in the folder's package, by their names in it."""
     excluded = (folder, _patterns(excludes))
     return {path.relative_to(folder).as_posix(): path for path in _packed(folder, [excluded], [])}
 
@@ -97,7 +97,7 @@ def files(folder: Path, excludes: Iterable[str] = ()) -> dict[str, Path]:
 
 
 def _packed(path: Path, ignored: Sequence[_Ignored], above: Sequence[Path]) -> Iterator[Path]:
-    """Yields the files and the empty folders; `above` are the real paths of the folders that it lies in.
+    """Yields the files and the empty folders; `above` are the real paths of the parent folders.
 
     Symlinks are followed, except one that leads back to a folder above it, or to this machine's processes and
     devices. A pattern in a folder's own file may match that folder: `*` leaves out all of it.
@@ -110,7 +110,7 @@ def _packed(path: Path, ignored: Sequence[_Ignored], above: Sequence[Path]) -> I
     if any(patterns.match_file(path.relative_to(root).as_posix()) for root, patterns in ignored):
         return
     if not is_folder:
-        if path.is_file():  # A socket, or a symlink that leads nowhere, is none.
+        if path.is_file():  # neither a socket nor a broken symlink
             yield path
         return
     real = path.resolve()
@@ -135,7 +135,7 @@ def _ignore_files(folder: Path) -> Iterator[_Ignored]:
 def _patterns(lines: Iterable[str]) -> PathSpec[Any]:
     patterns = []
     for line in lines:
-        # As in Git, a line that is no pattern matches nothing; pathspec 1.1 takes `/` for everything.
+        # As in Git, an invalid pattern matches nothing; in pathspec 1.1 `/` matches everything.
         with contextlib.suppress(ValueError):
             if line.strip() != "/":
                 patterns.append(GitIgnoreBasicPattern(line))
@@ -146,7 +146,7 @@ def _patterns(lines: Iterable[str]) -> PathSpec[Any]:
 
 
 def _zipped(dashboard: Dashboard, source: Path, found: Callable[[], Mapping[str, Path]]) -> str:
-    """Uploads a zip file, named by what is in it: its times and the order of its files change nothing."""
+    """Uploads a zip file, named by a hash of its content, without the files' times and their order."""
     with _reading(source):
         packed = found()
         _require_small(source, packed)
@@ -159,7 +159,7 @@ def _zipped(dashboard: Dashboard, source: Path, found: Callable[[], Mapping[str,
     if not dashboard.has_package(package):
         with tempfile.TemporaryDirectory(prefix="rayside-") as temporary:
             file = Path(temporary, package)
-            # Uncompressed, as Ray does: a local cluster is nearer than a compressor is fast.
+            # Uncompressed, as in Ray: for a local cluster, compression takes longer than it saves.
             with _reading(source), zipfile.ZipFile(file, "w", strict_timestamps=False) as archive:
                 for name, path in packed.items():
                     archive.write(path, name)
@@ -189,7 +189,7 @@ def _sent(dashboard: Dashboard, package: str, file: Path) -> str:
 
 @contextlib.contextmanager
 def _reading(source: Path) -> Iterator[None]:
-    """Raises SubmissionFailed where a file can't be read, or its name can't be written."""
+    """Raises SubmissionFailed if a file can't be read, or its name can't be encoded."""
     try:
         yield
     except (OSError, UnicodeError) as error:
@@ -199,7 +199,7 @@ def _reading(source: Path) -> Iterator[None]:
 
 
 def _require_small(source: Path, packed: Mapping[str, Path]) -> None:
-    """Raises SubmissionFailed for what is too large for one package."""
+    """Raises SubmissionFailed if the files are too large for one package."""
     by_size = sorted(((path.stat().st_size, name) for name, path in packed.items()), reverse=True)
     size = sum(size for size, _ in by_size)
     limit = min(int(os.environ.get(_STORE_LIMIT_VARIABLE, _STORE_LIMIT)), _REQUEST_LIMIT)

@@ -1,4 +1,4 @@
-"""Finds out which nodes of a Ray can't be reached from where this runs."""
+"""Reachability of a Ray cluster's nodes from this process."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import socket
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-# A node that is there accepts within so many seconds.
+# Timeout in seconds of a connection to a node.
 _PATIENCE = 3.0
-# So many nodes are tried, side by side: the others are in the same network, or will be told of by the relay.
+# Limit: nodes to try, in parallel; the others are in the same network, or the relay reports them.
 _TRIED = 16
 
 
 def out_of_reach(raylets: Mapping[str, int]) -> list[str]:
-    """Returns the addresses of the nodes, of some that are tried, whose raylet accepts no connection.
+    """Tries the first `_TRIED` nodes; returns the addresses of nodes whose raylet accepts no connection.
 
-    `raylets` is as `Dashboard.raylets` has it. A debugger's own port is never tried: debugpy takes who
-    connects for its one client.
+    `raylets` is the result of `Dashboard.raylets`. A debugger's own port is never tried: debugpy would take
+    the connection for its only client.
     """
     tried = sorted(raylets.items())[:_TRIED]
     with ThreadPoolExecutor(_TRIED) as pool:

@@ -15,13 +15,13 @@ ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 
 @dataclass(frozen=True)
 class WaitingTask:
-    """A task whose worker waits for a debugger, which listens on `host`:`port`.
+    """Task whose worker waits for a debugger and listens on `host`:`port`.
 
-    Never connect there but to debug: one connect-and-close and the task can't be attached any more
+    Connect there only to debug: after one connect-and-close, no debugger can attach to the task
     (microsoft/debugpy #974).
-    `task` is empty, or what the worker ran before, for about a second after the pause, until Ray's
+    `task` is empty, or the worker's previous task, for about a second after the pause, until Ray's
     task table has caught up (`LAG`).
-    `since` is when it began to run, ISO 8601 in UTC and of whole seconds: Ray does not record when it paused.
+    `since` is when it began to run, ISO 8601 in UTC, whole seconds: Ray does not record when it paused.
     """
 
     worker_id: str
@@ -35,10 +35,10 @@ class WaitingTask:
 
 @dataclass(frozen=True)
 class DebuggableWorker:
-    """A live process of Ray's whose debugger listens on `node_ip`:`port`, attached to or not.
+    """Live process of Ray whose debugger listens on `node_ip`:`port`, with or without a client.
 
-    `job_id` is known of a driver only: a worker's row does not say whose tasks it runs. `since` is when
-    the process was ready, ISO 8601 in UTC. `paused`: whether it waits for a debugger in a `breakpoint()`.
+    `job_id` is known for a driver only: a worker's row does not contain its job. `since` is when the
+    process was ready, ISO 8601 in UTC. `paused`: whether it waits for a debugger in a `breakpoint()`.
     """
 
     worker_id: str
@@ -53,7 +53,7 @@ class DebuggableWorker:
 
 @dataclass(frozen=True)
 class RunningTask:
-    """A task, as Ray's task table has it about a second after the task began."""
+    """Running task in Ray's task table, which lists it about a second after its start."""
 
     name: str
     job_id: str
@@ -62,7 +62,7 @@ class RunningTask:
 
 @dataclass(frozen=True)
 class Job:
-    """A job, as the Jobs API describes it; `submission_id` is empty of one that nobody submitted."""
+    """Job in the Jobs API; `submission_id` is empty if it was started without a submission."""
 
     submission_id: str
     job_id: str | None
@@ -73,7 +73,7 @@ class Job:
     started: float
     metadata: dict[str, str]
     runtime_env: dict[str, Any]
-    node_id: str = ""  # It is the node on which its driver was started.
+    node_id: str = ""  # the node on which its driver was started
 
     @property
     def ended(self) -> bool:
@@ -81,12 +81,12 @@ class Job:
 
     @property
     def user(self) -> str:
-        """Returns the name of the user whose job it says it is; empty where it says none."""
+        """Returns the job's user name (unauthenticated); empty without one."""
         return user_of(self.metadata, self.runtime_env)
 
 
 def jobs_for(user: str, jobs: Sequence[Job]) -> list[Job]:
-    """Returns the jobs that a user sees, as `users.sees`."""
+    """Returns the jobs that a user sees, by `users.sees`."""
     return [job for job in jobs if sees(user, job.user)]
 
 
@@ -107,7 +107,7 @@ def read_job(row: Mapping[str, Any]) -> Job:
 
 
 def read_debuggable(row: Mapping[str, Any]) -> DebuggableWorker:
-    """Returns the worker, or driver, of a row of the table `workers` whose debugger has been opened."""
+    """Returns the worker, or driver, in a row of the table `workers` with an open debugger."""
     driver = row["worker_type"] == "DRIVER"
     return DebuggableWorker(
         worker_id=row["worker_id"],
@@ -122,14 +122,14 @@ def read_debuggable(row: Mapping[str, Any]) -> DebuggableWorker:
 
 
 def tasks_of(worker: Mapping[str, Any], tasks: Mapping[str, Sequence[RunningTask]]) -> Sequence[RunningTask]:
-    """Returns the tasks of a row of the table `workers`, of all that run by worker; a driver is its own."""
+    """Returns the running tasks of a row of the table `workers`, from all by worker; a driver is its own."""
     if worker["worker_type"] == "DRIVER":
         return [RunningTask("driver", job_of_driver(worker["worker_id"]), "")]
     return tasks.get(worker["worker_id"], [])
 
 
 def read_waiting(worker: Mapping[str, Any], task: RunningTask) -> WaitingTask:
-    """Returns the task of a row of the table `workers` that has paused threads."""
+    """Returns the waiting task in a row of the table `workers` with paused threads."""
     return WaitingTask(
         worker_id=worker["worker_id"],
         pid=worker["pid"],
@@ -142,14 +142,14 @@ def read_waiting(worker: Mapping[str, Any], task: RunningTask) -> WaitingTask:
 
 
 def utc_time(milliseconds: int) -> str:
-    """Returns a moment, in milliseconds since 1970, as ISO 8601 in UTC and of whole seconds."""
+    """Returns a time, in milliseconds since 1970, as ISO 8601 in UTC with whole seconds."""
     moment = datetime.fromtimestamp(milliseconds / 1000, tz=timezone.utc)
     return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def job_of_driver(worker_id: str) -> str:
-    """Returns Ray's id of the job whose driver has this worker's id.
+    """Returns Ray's id of the job whose driver has this worker id.
 
-    It is ComputeDriverIdFromJob of Ray's C++ core: the job's four bytes, then ones (seen on 2.60).
+    Inverse of ComputeDriverIdFromJob in Ray's C++ core: the job's four bytes, then ones (seen on 2.60).
     """
     return worker_id[:8]

@@ -1,6 +1,6 @@
-"""Checks the types of a runtime_env's fields as Ray does, before a job is sent.
+"""Validation of a runtime_env's field types as in Ray, before a job is submitted.
 
-They are those of ray/_private/runtime_env/validation.py and ray/runtime_env/runtime_env.py (2.60).
+Sources: ray/_private/runtime_env/validation.py and ray/runtime_env/runtime_env.py (2.60).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 from rayside import yaml_file
 from rayside.errors import InvalidYaml
 
-# The nodes fetch these. Ray itself refuses the ones that it does not know:
+# URIs, which the nodes fetch. Ray itself refuses unknown ones:
 # https://docs.ray.io/en/latest/ray-core/handling-dependencies.html
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 _Fits = Callable[[Any], bool]
-# Ray takes one of these at most, and these two beside few others only.
+# Ray accepts at most one installer, and an image only together with few other fields.
 _INSTALLERS, _IMAGES = ("pip", "uv", "conda"), ("container", "image_uri")
 _BESIDE_IMAGES = ("config", "env_vars")
 _CONDA_FILES = (".yaml", ".yml")
@@ -47,7 +47,7 @@ _PACKAGES = (
     lambda value: isinstance(value, str | dict) or _are_texts(value),
     "a list of texts, a requirements file or a mapping",
 )
-# What each field may be, and each field within it that Ray looks at; it takes all others as they are.
+# Types of the fields, and of the nested fields that Ray checks; it accepts anything in other fields.
 _FIELDS: dict[str, tuple[_Fits, str]] = {
     "working_dir": _TEXT,
     "py_modules": _TEXTS,
@@ -80,15 +80,15 @@ _KINDS |= {list: "a list", type(None): "not given"}
 
 
 def read(file: Path | None, **given: Any) -> dict[str, Any]:
-    """Returns the fields in a YAML file, and those `given`, which win. Raises InvalidYaml."""
+    """Returns the fields in a YAML file, overridden by the `given` ones. Raises InvalidYaml."""
     loaded = _mapping(yaml_file.read(file), str(file)) if file else {}
     given = {name: value for name, value in given.items() if value}
     return checked({**loaded, **given}, str(file or "the options"))
 
 
 def checked(fields: Any, where: str) -> dict[str, Any]:
-    """Returns the fields that are not null; `where` says for people whose they are. Raises InvalidYaml."""
-    # Ray takes an empty list of variables for none.
+    """Returns the fields that are not null; `where` names their source in errors. Raises InvalidYaml."""
+    # Ray accepts an empty list of variables.
     present = {
         name: value
         for name, value in _mapping(fields, where).items()
@@ -136,12 +136,12 @@ def _lines(file: str) -> list[str]:
 
 
 def image_of(fields: Mapping[str, Any]) -> str:
-    """Returns the field by which workers run in an image of their own; empty without one."""
+    """Returns the name of the field that sets an image for workers; empty without one."""
     return next((name for name in _IMAGES if fields.get(name)), "")
 
 
 def require_alone(fields: Mapping[str, Any], *, debug: bool) -> None:
-    """Checks that nothing stands beside an image for workers that Ray refuses there. Raises InvalidYaml."""
+    """Checks that Ray accepts the other fields next to an image for workers. Raises InvalidYaml."""
     image = image_of(fields)
     others = [name for name in fields if name not in (image, *_BESIDE_IMAGES)] + ["--debug"] * debug
     if image and others:

@@ -33,14 +33,14 @@ from rayside.ray.records import (
     utc_time,
 )
 
-# The State API gives at most so many rows in one answer (RAY_MAX_LIMIT_FROM_API_SERVER).
+# Limit: rows in one answer of the State API (RAY_MAX_LIMIT_FROM_API_SERVER).
 MOST_ROWS = 10_000
-# Seconds by which Ray's tables of tasks and jobs may lag; about 1 s was measured.
+# Seconds by which Ray's tables of tasks and jobs may be late; about 1 s was measured.
 LAG = 3.0
 _LONGEST_END = 2_000_000
-# Of so many nodes what their raylets say is read.
+# Limit: nodes whose raylet errors are read.
 _MOST_NODES = 8
-# A slow way takes its time to bring files, and Ray to begin a job, in seconds as `patience`.
+# Timeouts in seconds, as `patience`, for uploads over a slow network, and for Ray to start a job.
 _FILES_PATIENCE = (60.0, 120.0)
 
 
@@ -52,7 +52,7 @@ class Dashboard(HttpClient):
         return dict(self._get("/api/version"))
 
     def python_version(self) -> str:
-        """Returns the Python that the cluster was started with, as in 3.11.2."""
+        """Returns the cluster's Python version, as in 3.11.2."""
         return str(self._get("/api/v0/cluster_metadata")["data"]["pythonVersion"])
 
     def raylets(self) -> dict[str, int]:
@@ -66,7 +66,7 @@ class Dashboard(HttpClient):
         }
 
     def live_nodes(self) -> int:
-        """Returns how many nodes Ray counts as alive."""
+        """Returns the number of nodes that Ray counts as alive."""
         return len(self._rows("nodes", [("state", "=", "ALIVE")]))
 
     def node_addresses(self) -> dict[str, str]:
@@ -79,16 +79,16 @@ class Dashboard(HttpClient):
         return sorted((read_job(row) for row in self.job_rows()), key=lambda job: job.started)
 
     def all_jobs(self) -> list[Job]:
-        """Returns the submitted jobs, and those that nobody submitted, oldest first: one request."""
+        """Returns all jobs, also those without a submission, oldest first: one request."""
         rows = self._get("/api/jobs/")
         return sorted((read_job(row) for row in rows), key=lambda job: job.started)
 
     def job_rows(self) -> list[dict[str, Any]]:
-        """Returns what the Jobs API has of each submitted job."""
+        """Returns the Jobs API's rows of the submitted jobs."""
         return [row for row in self._get("/api/jobs/") if row["type"] == "SUBMISSION"]
 
     def job(self, job_id: str) -> Job:
-        """Returns the job of that submission id, or of Ray's own job id. Raises JobNotFound."""
+        """Returns the job with that submission id, or with that job id of Ray's. Raises JobNotFound."""
         jobs = self.jobs()
         for job in jobs:
             if job_id in (job.submission_id, job.job_id):
@@ -98,7 +98,7 @@ class Dashboard(HttpClient):
         raise JobNotFound(f"Ray has no job {job_id!r}", hint=hint)
 
     def output(self, submission_id: str) -> str:
-        """Returns all that the job has printed so far."""
+        """Returns the job's output so far."""
         return str(self._get(f"/api/jobs/{submission_id}/logs")["logs"])
 
     def submit(
@@ -111,7 +111,7 @@ class Dashboard(HttpClient):
         metadata: Mapping[str, str] | None = None,
         **reserved: Any,
     ) -> None:
-        """Submits a job of that user, whose files Ray has already.
+        """Submits a job of that user; its files have to be uploaded already.
 
         `reserved` are the resources of the entrypoint, as `entrypoint_num_cpus`.
         A submission id that Ray knows counts as submitted. Raises SubmissionFailed, NotRunning.
@@ -135,7 +135,7 @@ class Dashboard(HttpClient):
         return answer.status_code == 200
 
     def upload(self, name: str, file: Path) -> None:
-        """Gives Ray a package, of which the address in a runtime_env is then gcs://<name>.
+        """Uploads a package, whose URI in a runtime_env is then gcs://<name>.
 
         Raises SubmissionFailed, NotRunning.
         """
@@ -143,15 +143,15 @@ class Dashboard(HttpClient):
             _require_taken(self._answer("PUT", _package(name), data=data, timeout=_FILES_PATIENCE))
 
     def stop(self, submission_id: str) -> None:
-        """Asks Ray to stop a job; it does nothing to one that has ended."""
+        """Asks Ray to stop a job; an ended job stays as it is."""
         self._ask("POST", f"/api/jobs/{submission_id}/stop")
 
     def forget(self, submission_id: str) -> None:
-        """Removes a job that has ended from Ray's list of jobs."""
+        """Removes an ended job from Ray's list of jobs."""
         self._ask("DELETE", f"/api/jobs/{submission_id}")
 
     def output_end(self, job: Job, lines: int) -> str:
-        """Returns the last lines that the job has printed, at most 2 MB of them. Raises NotRunning."""
+        """Returns the last lines of the job's output, at most 2 MB. Raises NotRunning."""
         # Without the node, Ray 2.60 answers 500, though it could find it by the submission id.
         query = {"submission_id": job.submission_id, "node_id": job.node_id, "lines": str(lines)}
         return self._end_of_file(query, f"output of job {job.submission_id}")
@@ -172,7 +172,7 @@ class Dashboard(HttpClient):
         return end.decode(errors="replace")
 
     def follow(self, submission_id: str) -> Iterator[str]:
-        """Yields what the job prints, in pieces as it comes, until it has ended. Raises NotRunning."""
+        """Yields the job's output in pieces as it comes, until the job has ended. Raises NotRunning."""
         import websocket
 
         url = f"{self.url.replace('http', 'ws', 1)}/api/jobs/{submission_id}/logs/tail"
@@ -180,7 +180,7 @@ class Dashboard(HttpClient):
             f"{name}: {value!s}" for name, value in self._session.headers.items() if name == "Authorization"
         ]
         try:
-            # We open the socket ourselves, or the library would ask a proxy of the environment.
+            # The socket is opened here, as the library would use a proxy from the environment.
             parts = urlsplit(self.url)
             is_secure = parts.scheme == "https"
             address = parts.hostname or "", parts.port or (443 if is_secure else 80)
@@ -189,7 +189,7 @@ class Dashboard(HttpClient):
                     socket.create_connection(address, timeout=self._patience[0])
                 )
                 require_own(connection, self._trusted)
-                if is_secure:  # The library would not encrypt what goes over a socket of ours.
+                if is_secure:  # The library does not encrypt a given socket.
                     context = ssl.create_default_context(cafile=requests.utils.DEFAULT_CA_BUNDLE_PATH)
                     secured = context.wrap_socket(connection, server_hostname=parts.hostname)
                     connection = opened.enter_context(secured)
@@ -205,11 +205,11 @@ class Dashboard(HttpClient):
             ) from None
 
     def cluster_status(self) -> dict[str, Any]:
-        """Returns what Ray's autoscaler knows of the resources in use, and of those asked for."""
+        """Returns the autoscaler's record of the resources in use, and of the requested ones."""
         return dict(self._get("/api/cluster_status"))
 
     def head_log(self) -> str:
-        """Returns the end of what the head's GCS has logged. Raises NotRunning."""
+        """Returns the end of the log of the head's GCS. Raises NotRunning."""
         heads = [row for row in self._rows("nodes", [("state", "=", "ALIVE")]) if row["is_head_node"]]
         if not heads:
             raise NotRunning("Ray has no head node that is alive", hint="./invokew status says more")
@@ -217,28 +217,28 @@ class Dashboard(HttpClient):
         return self._end_of_file(query, "the head's log")
 
     def raylet_errors(self) -> str:
-        """Returns the ends of live nodes' raylet.err, which has what workers print before they are up."""
+        """Returns the ends of live nodes' raylet.err, with the output of workers that are still starting."""
         nodes = self._rows("nodes", [("state", "=", "ALIVE")])[:_MOST_NODES]
         ends = []
         for node in nodes:
             query = {"node_id": node["node_id"], "filename": "raylet.err", "lines": "100"}
-            with contextlib.suppress(NotRunning):  # The others may say it.
+            with contextlib.suppress(NotRunning):  # Another node's log may have the error.
                 ends.append(self._end_of_file(query, "a raylet's errors"))
         return "\n".join(ends)
 
     def workers_with_debugger(self) -> set[str]:
-        """Returns the ids of the live workers whose debugger has been opened, paused now or not."""
+        """Returns the ids of the live workers with an open debugger, paused now or not."""
         rows = self._rows("workers", [("is_alive", "=", "True"), ("debugger_port", "!=", "0")])
         return {row["worker_id"] for row in rows if row["debugger_port"]}
 
     def debuggable(self) -> list[DebuggableWorker]:
-        """Returns the live workers and drivers whose debugger has been opened: one request."""
+        """Returns the live workers and drivers with an open debugger: one request."""
         rows = self._rows("workers", [("is_alive", "=", "True"), ("debugger_port", "!=", "0")])
-        # Ray counts a port that was never set as one that is not 0.
+        # Ray's filter also matches a port that was never set.
         return [read_debuggable(row) for row in rows if row["debugger_port"]]
 
     def end_of(self, worker_id: str) -> str | None:
-        """Returns why a worker has ended, with its last task's error; None while Ray takes it for alive."""
+        """Returns why a worker has ended, with its last task's error; None while Ray lists it as alive."""
         rows = self._rows("workers", [("worker_id", "=", worker_id), ("is_alive", "=", "False")])
         if not rows:
             return None
@@ -267,7 +267,7 @@ class Dashboard(HttpClient):
     ) -> list[WaitingTask]:
         """Returns the tasks, and drivers, that wait for a debugger now: one request, or two if there are any.
 
-        `running` is for who has the running tasks already.
+        `running` returns the running tasks, if the caller has them already.
         """
         workers = self._rows("workers", [("num_paused_threads", "!=", "0"), ("is_alive", "=", "True")])
         if not workers:
@@ -283,9 +283,9 @@ class Dashboard(HttpClient):
         return sorted(waiting, key=lambda task: (task.since, task.worker_id))
 
     def table(self, name: str, *without: tuple[str, str], **fields: str) -> list[dict[str, Any]]:
-        """Returns those rows of a State API table, such as `tasks`, whose fields have these values.
+        """Returns the rows of a State API table, such as `tasks`, whose fields have these values.
 
-        `without` are fields, each with a value that it does not have.
+        `without` are fields with a value that they must not have.
         """
         others = [(field, "!=", value) for field, value in without]
         return self._rows(name, [*((field, "=", value) for field, value in fields.items()), *others])
