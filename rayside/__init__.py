@@ -9,5 +9,5 @@ __version__ = "0.1.0"
 
 def load_ipython_extension(shell: object) -> None:
     """Extends IPython: `%load_ext rayside` calls it."""
-    # By its name: else this package, and all of it that workers import, would need it.
+    # Imported by name, so that workers, which import this package, don't need that module.
     importlib.import_module("rayside.notebook_extension").load(shell)

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name = given.command
         console = Console(getattr(given, "json", False), program=PACKAGE)
         command = next(each for each in COMMANDS if each.name == name)
-        if name == "run":  # The program that it runs has signals of its own.
+        if name == "run":  # run_program handles signals itself.
             return command.run(given, console) or 0
         termination_interrupts()
         with signals_noticed():
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         console.error(interrupted)
         return interrupted.exit_code
-    except BrokenPipeError:  # The reader of our output has seen enough.
+    except BrokenPipeError:  # The reader of the output, such as `head`, has closed the pipe.
         sys.stderr.close()
         return 0
 

@@ -68,10 +68,10 @@ Print a script that completes the commands and options of rayside.
 
 @dataclass(frozen=True)
 class Command:
-    """One command of `rayside`: `run` gets the options, as parsed; its result is the exit code.
+    """Command of `rayside`: `run` gets the parsed options; its result is the exit code.
 
-    `positional` are arguments without a dash; `usage` is the first line of its help, where argparse has no
-    good one.
+    `positional` are arguments without a dash; `usage` replaces the first line of the help where argparse's
+    own is poor.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Command:
 
 
 def _settings(given: argparse.Namespace, console: Console) -> Settings:
-    """Returns the settings: the options that are settings, over the environment's and the project's."""
+    """Returns the settings: options override the environment, which overrides the project."""
     names = ("name", *(option.key for option in options.CONNECT))
     settings = read({name: getattr(given, name, None) for name in names})
     console.cluster = settings.name
@@ -97,7 +97,7 @@ def _settings(given: argparse.Namespace, console: Console) -> Settings:
 
 
 def _job(given: argparse.Namespace) -> str | None:
-    """Returns the job that `ID` or `--job ID` names. Raises InvalidArgument where both do."""
+    """Returns the job id from `ID` or `--job ID`. Raises InvalidArgument for both at once."""
     job: str | None = given.id or given.job
     if given.id and given.job:
         raise InvalidArgument(f"{job} and --job {given.job} both name a job", hint="leave out one of them")

@@ -21,9 +21,9 @@ class Command(Protocol):
     def all_options(self) -> tuple[Option, ...]: ...
 
 
-# Options with these values are completed by files, others not at all.
+# Metavars of options whose values are completed as files; other values are not completed.
 _OF_FILES = ("D", "F", "FILE", "FILE:LINE[:CONDITION]", "PLACE")
-# zsh runs the script of bash, but has no compopt.
+# zsh runs bash's script, but has no compopt.
 _ZSH = """\
 autoload -U +X bashcompinit && bashcompinit
 {bash}\
@@ -36,7 +36,7 @@ compdef _rayside_zsh rayside
 
 
 def script(shell: str, commands: Sequence[Command]) -> str:
-    """Returns the script for a shell. Raises InvalidArgument for one that it does not know."""
+    """Returns the script for a shell. Raises InvalidArgument for an unknown shell."""
     if shell == "fish":
         return "".join(f"{line}\n" for line in _fish(commands))
     if shell not in ("bash", "zsh"):
@@ -51,7 +51,7 @@ def script(shell: str, commands: Sequence[Command]) -> str:
 def _bash(commands: Sequence[Command], others: str) -> str:
     names = " ".join(command.name for command in commands)
     cases = "".join(f"    {command.name}) words='{_words(command)} --help' ;;\n" for command in commands)
-    # What does not begin with a dash is completed as a file.
+    # A word without a leading dash is completed as a file.
     return f"""\
 _rayside() {{
   local words current=${{COMP_WORDS[COMP_CWORD]}}

@@ -1,8 +1,8 @@
-"""Prints, as the only module: live on a terminal, a line per event elsewhere, JSON on request.
+"""Console output; no other module prints. Live on a terminal, else a line per event, JSON on request.
 
 Results go to standard output, progress and errors to standard error, so that a result can be
-piped while its progress is watched. Whatever is shown is cleaned here, and nowhere else: much of it comes
-from the cluster, and a terminal obeys what is in it.
+piped while its progress is shown. All output is sanitized here, and nowhere else: much of it comes
+from the cluster, and a terminal obeys escape sequences in it.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
     from rayside.errors import RaysideError
 
-# An event's outcomes, and the mark that each has on a terminal; words carry the meaning, so that
-# nothing is lost without colour.
+# Outcomes of an event, and the mark of each on a terminal; the words have the same meaning, so
+# nothing is lost without color.
 _MARKS = {"ready": "✓", "kept": "✓", "done": "✓", "failed": "✗", "interrupted": "!"}
 _COLOURS = {"ready": "green", "kept": "dim", "done": "green", "failed": "red", "interrupted": "yellow"}
 
-# A result may be drawn in these ways where there is colour (SGR).
+# Styles of a result on a terminal with color (SGR).
 Style = Literal["", "header", "current"]
 _STYLES: dict[Style, str] = {"header": "\x1b[1m", "current": "\x1b[1;33m"}
 _PLAIN = "\x1b[0m"
 
-# These verbs are for one cluster, in the commands that we advise.
+# Verbs in advised commands that act on one cluster.
 _VERB = re.compile(
     r"(\./invokew (?:up|status|open|doctor|submit|attach|breakpoints|debug|retry|edits|failures|lab|logs"
     r"|diagnose|prepare|replay|workshop|down)"
@@ -44,7 +44,7 @@ _VERB = re.compile(
     r"(?![^;,]* --name)"
 )
 
-# What the same is called in the package, whose program is `rayside`.
+# Equivalents of a clone's commands in the package, whose program is `rayside`.
 PACKAGE = "rayside"
 _IN_PACKAGE = {
     "./invokew doctor --fix": "install it",
@@ -58,12 +58,12 @@ _IN_PACKAGE = {
 }
 _OF_CLONE = re.compile("|".join(rf"{re.escape(text)}\b" for text in _IN_PACKAGE))
 
-# These make or remove a cluster, which only the clone that made it can.
+# Commands that make or remove a cluster; only the clone that made it can run them.
 _MAKES = re.compile(r"\./invokew (?:up|down)\b")
 _NEXT = re.compile(rf"Next: (?={_MAKES.pattern})")
 _THERE = "where Rayside was cloned"
 
-# Off a terminal a piece of work says what it does at most once in so many seconds.
+# Without a terminal, minimum seconds between two notes of one piece of work.
 _QUIET = 5.0
 
 
@@ -77,11 +77,11 @@ class _Row:
 
 @dataclass
 class Console:
-    """Writes to `out` and `err`; `as_json` keeps everything but one JSON document off `out`.
+    """Writer to `out` and `err`; with `as_json`, `out` gets one JSON document and nothing else.
 
-    The commands that it advises are of `program`, for the cluster of the name `cluster`. With
-    `made_elsewhere`, `./invokew up` and `down` are advised for the clone that made it: seen from the
-    workspace that is another machine's, and for the package it is not this program's.
+    The commands in its hints are of `program`, for the cluster named `cluster`. With `made_elsewhere`,
+    hints with `./invokew up` and `down` point to the clone that made the cluster: the workspace and the
+    package can't run them.
     """
 
     as_json: bool = False
@@ -93,13 +93,13 @@ class Console:
     _rows: dict[str, _Row] = field(default_factory=dict)
     _live: Live | None = None
     _stream: plain.Stream | None = None
-    # Nobody who has it prints on the live display: whoever draws that has its lock, and then wants this one.
+    # Never print on the live display while holding it: drawing takes the display's lock, then this one.
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     # --- results -------------------------------------------------------------------------
 
     def result(self, text: str = "", style: Style = "") -> None:
-        """Writes one line, or several, of a command's result; silent where JSON was asked for."""
+        """Writes one or several lines of a command's result; nothing with `as_json`."""
         if self.as_json:
             return
         shown = plain.plain(self.for_cluster(text))
@@ -108,7 +108,7 @@ class Console:
         print(shown, file=self.out, flush=True)
 
     def output(self, piece: str) -> None:
-        """Writes a piece of a program's output, which may end anywhere; with its colours on a terminal."""
+        """Writes a piece of a program's output, split anywhere; with its colors on a terminal."""
         if self.as_json:
             return
         if self._stream is None:
@@ -128,7 +128,7 @@ class Console:
             self.result("  ".join(cells).rstrip())
 
     def error(self, error: RaysideError) -> None:
-        """Writes what happened and the one thing to do; a document on `out` where JSON was asked for."""
+        """Writes what happened and the one thing to do; with `as_json`, a document on `out`."""
         if self.as_json:
             document = error.document()
             hint = self.for_cluster(self._hint(error))
@@ -145,7 +145,7 @@ class Console:
 
     @property
     def colour(self) -> bool:
-        """Returns whether `out` can show colour, and should; NO_COLOR and TERM=dumb are respected."""
+        """Returns whether `out` can show color, and should; NO_COLOR and TERM=dumb are respected."""
         from rich.console import Console as Rich
 
         screen = Rich(file=self.out)
@@ -154,7 +154,7 @@ class Console:
 
     @property
     def typed_at(self) -> bool:
-        """Returns whether somebody types: standard input is a terminal, and neither a file nor a pipe."""
+        """Returns whether standard input is a terminal, and neither a file nor a pipe."""
         return sys.stdin.isatty()
 
     def ask(self, prompt: str) -> str:
@@ -164,7 +164,7 @@ class Console:
     # --- progress ------------------------------------------------------------------------
 
     def event(self, text: str) -> None:
-        """Writes one line about something that happened on the way."""
+        """Writes one line about an event."""
         self._say(text)
 
     def started(self, name: str, title: str) -> None:
@@ -173,7 +173,7 @@ class Console:
             self._rows[name] = _Row(title, time.monotonic())
 
     def note(self, name: str, text: str) -> None:
-        """Shows what that work does right now."""
+        """Shows the current action of that work."""
         with self._lock:
             row = self._rows.get(name)
             if row is None or row.note == text:
@@ -186,7 +186,7 @@ class Console:
         self._say(f"{row.title}: {text}")
 
     def finished(self, name: str, title: str, outcome: str, detail: str) -> None:
-        """Shows that a piece of work ended; `outcome` is a key of the marks above, `detail` what was seen."""
+        """Shows that a piece of work ended; `outcome` is a key of `_MARKS`, `detail` its last state."""
         with self._lock:
             row = self._rows.pop(name, None)
         seconds = f" ({time.monotonic() - row.since:.1f} s)" if row else ""
@@ -213,7 +213,7 @@ class Console:
 
     @contextmanager
     def progress(self) -> Iterator[None]:
-        """Draws running work live on a terminal, with its elapsed time, while it is open."""
+        """Draws running work live on a terminal, with its elapsed time, while in the context."""
         if self.as_json or not self.err.isatty():
             yield
             return
@@ -241,7 +241,7 @@ class Console:
         return Group(*[Text(line, no_wrap=True, overflow="ellipsis") for line in lines])
 
     def for_cluster(self, text: str) -> str:
-        """Returns the text with the cluster's name in each command, unless it is the first cluster."""
+        """Returns the text with the cluster's name in each command, except for the default cluster."""
         if self.made_elsewhere:
             text = _NEXT.sub(f"Next, {_THERE}: ", text)
         if self.program == PACKAGE:

@@ -1,4 +1,4 @@
-"""The folders and the name that apply where no setting gives others: cache, state, sockets."""
+"""Default folders (cache, state, sockets), and the default name of a cluster."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-# The name of a user's first cluster.
+# The default name of a cluster.
 DEFAULT_NAME = "rayside"
 
 
 def cache_folder() -> Path:
-    """Returns the default folder of what is downloaded and built, which all of this user's clusters share."""
+    """Returns the default folder for downloads and builds, which all of this user's clusters share."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "rayside"
 
@@ -23,9 +23,9 @@ def cache_folder() -> Path:
 def state_folder() -> Path:
     """Returns the default state folder: nobody else can make it, as it is below the home folder.
 
-    vscode/src/state_folder.js has the same. The host's name is in it, for machines that share a
-    home folder each have a cluster of their own. On macOS, where homes are not shared, that name changes
-    with the network.
+    vscode/src/state_folder.js does the same. On Linux it contains the host name, as machines that share
+    a home folder have separate clusters. On macOS homes are not shared, and the host name changes with
+    the network.
     """
     named = os.environ.get("XDG_STATE_HOME", "")
     base = Path(named) if named.startswith("/") else _own_state_home()
@@ -36,9 +36,9 @@ def state_folder() -> Path:
 
 
 def _own_state_home() -> Path | None:
-    """Returns the state folder's parent in this user's own home folder; None where there is no such home.
+    """Returns the state folder's parent in this user's own home folder; None without such a home.
 
-    HOME may be another's: under a `sudo` that keeps it, and in some CI's containers.
+    HOME may belong to another user: under a `sudo` that keeps it, and in containers of some CI systems.
     """
     homes = [Path.home()]
     with contextlib.suppress(KeyError):
@@ -51,6 +51,6 @@ def _own_state_home() -> Path | None:
 
 
 def short_folder() -> Path:
-    """Returns a folder with a short path that everybody may write to."""
+    """Returns a world-writable folder with a short path."""
     # The system's per-user temporary folder (macOS) is too long for Ray's socket paths.
     return Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir())

@@ -1,4 +1,4 @@
-"""Defines every error a user can meet: what happened, the one thing to do about it, and an exit code.
+"""Errors for users: what happened, the one thing to do about it, and an exit code.
 
 Exit codes, by what has to change before the same command can work:
 
@@ -26,7 +26,7 @@ CHECK, USAGE, MACHINE, TARGET, JOB, DEBUGGER, INTERRUPTED = 1, 2, 3, 4, 5, 6, 13
 
 
 class RaysideError(Exception):
-    """Base of all expected errors; `message` says what happened, `hint` the one thing to do.
+    """Base class of all expected errors; `message` says what happened, `hint` the one thing to do.
 
     `fields` are added to the error's document, as an interrupted job's `submission_id`.
     """
@@ -41,11 +41,11 @@ class RaysideError(Exception):
         self.fields = fields
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Lets it pass between processes, as from an actor to its caller."""
+        """Supports pickling, as for an error that an actor raises to its caller."""
         return partial(type(self), hint=self.hint, **self.fields), (self.message,)
 
     def document(self) -> dict[str, Any]:
-        """Returns the JSON form: `{"error": {"id", "message", "hint"}}`, and beside it the fields."""
+        """Returns the JSON form: `{"error": {"id", "message", "hint"}}`, and the fields next to `error`."""
         return {"error": {"id": self.id, "message": self.message, "hint": self.hint}, **self.fields}
 
 
@@ -173,7 +173,7 @@ class JobNotFound(RaysideError):
 
 
 class NotAttachable(RaysideError):
-    """Nothing of what was named can be debugged; `fields` say what each process answered."""
+    """None of the named processes can be debugged; `fields` contain each process's answer."""
 
     id, exit_code = "not-attachable", JOB
 
@@ -195,7 +195,7 @@ class NothingPaused(RaysideError):
 
 
 class RequestFailed(RaysideError):
-    """A request to the relay failed; `ray` is what the relay says of it to programs."""
+    """A request to the relay failed; `ray` is the relay's data about the error for programs."""
 
     id, exit_code = "request-failed", DEBUGGER
 

@@ -1,4 +1,4 @@
-"""Runs an event loop in a thread of its own, for a main thread that waits for the keyboard; bounds a wait."""
+"""Event loop in a background thread, while the main thread waits for the keyboard; timeout of a coroutine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Call(Protocol):
 
 @contextmanager
 def background_loop() -> Iterator[Call]:
-    """Runs a loop while in the context; Ctrl-C cancels what is being waited for, and nothing else."""
+    """Runs a loop while in the context; Ctrl-C cancels only the coroutine that is awaited."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="debugger", daemon=True)
     thread.start()
@@ -28,7 +28,7 @@ def background_loop() -> Iterator[Call]:
         future = asyncio.run_coroutine_threadsafe(work, loop)
         try:
             return future.result()
-        except (KeyboardInterrupt, SystemExit):  # a signal's
+        except (KeyboardInterrupt, SystemExit):  # raised by a signal handler
             future.cancel()
             raise
 
@@ -50,7 +50,7 @@ async def _cancel_rest() -> None:
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, Answer]) -> Answer:
-    """Bounds a wait; asyncio.wait_for may lose a cancellation before Python 3.12. Raises TimeoutError."""
+    """Awaits with a timeout; asyncio.wait_for can lose a cancellation before 3.12. Raises TimeoutError."""
     task = asyncio.ensure_future(work)
     try:
         done, _ = await asyncio.wait({task}, timeout=seconds)

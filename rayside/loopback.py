@@ -1,4 +1,4 @@
-"""Loopback connections: no proxy between, and Ray's token for no other user of this machine."""
+"""Loopback connections: they bypass proxies, and send Ray's token to no other user of this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rayside.errors import StrangerListens
 
 _NAMES = ("127.0.0.1", "localhost")
 _VARIABLES = ("NO_PROXY", "no_proxy")
-# A connection within this machine may take so many seconds.
+# Timeout in seconds for a connection within this machine.
 _CONNECT = 2.0
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -36,7 +36,7 @@ def proxy_for(url: str) -> str | None:
 
 
 def is_loopback(url: str) -> bool:
-    """Returns whether the host of `url` is an address of this machine alone."""
+    """Returns whether the host of `url` is a loopback address."""
     host = urlsplit(url).hostname or ""
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
@@ -44,17 +44,16 @@ def is_loopback(url: str) -> bool:
 
 
 def require_own(connection: socket.socket, trusted: Collection[int] = ()) -> None:
-    """Checks that this user, or one of the `trusted` uids, is behind a TCP connection to a loopback address.
+    """Checks that the peer of a TCP connection to a loopback address is this user, or a `trusted` uid.
 
-    Call it before anything secret is sent: whoever was first to listen on a port gets what is sent
-    there. Asked after connecting, of this very connection, nobody can take the port in between. Not even
-    root is let pass: what root listens for may be another user's, as a forward is. A connection to another
-    machine is left to its caller.
+    Call it before sending a secret: any user may have listened on the port first. It checks the open
+    connection, so nobody can take the port in between. Root is refused too: a program of root may listen
+    for another user, as a forward does. The caller is responsible for connections to other machines.
 
-    Linux tells everybody whose a socket is (sock_diag(7), and /proc/net/tcp, proc_pid_net(5)). Elsewhere
-    only processes of this user can be looked through: where none of them listens there, it is somebody else.
+    Linux reports the owner of any socket (sock_diag(7), and /proc/net/tcp, proc_pid_net(5)). Other systems
+    show only this user's processes: if none of them listens on the port, another user does.
 
-    Raises StrangerListens; OSError where the connection has ended.
+    Raises StrangerListens; OSError if the connection has ended.
     """
     (host, port), own = _end(connection.getpeername()), _end(connection.getsockname())
     if not host.is_loopback:
@@ -73,9 +72,9 @@ def require_own(connection: socket.socket, trusted: Collection[int] = ()) -> Non
 
 
 def require_own_listener(url: str, trusted: Collection[int] = ()) -> None:
-    """Checks the same of the listener at `url`, for a program that is about to connect with the token.
+    """Does the same check for the listener at `url`, before a program connects to it with the token.
 
-    Does nothing where nobody listens there. Raises StrangerListens.
+    Does nothing without a listener. Raises StrangerListens.
     """
     parts = urlsplit(url)
     with contextlib.suppress(OSError):
@@ -85,19 +84,19 @@ def require_own_listener(url: str, trusted: Collection[int] = ()) -> None:
 
 
 def _owners(server: tuple[Address, int], client: tuple[Address, int]) -> set[int]:
-    """Returns the uid that has the far end of a connection, or listens for it if nobody has taken it yet.
+    """Returns the uid at the far end of a connection, or of the listener before it accepts the connection.
 
-    Raises OSError, ValueError where the kernel does not tell.
+    Raises OSError, ValueError if the kernel does not report it.
     """
     try:
         return {_owner(server, client)}
-    except (OSError, AttributeError, struct.error):  # It is no Linux, or one without sock_diag.
+    except (OSError, AttributeError, struct.error):  # not Linux, or Linux without sock_diag
         return _owners_by_table(server, client)
 
 
 def _owner(server: tuple[Address, int], client: tuple[Address, int]) -> int:
-    """Does as `_owners`, by one question to Linux, however many sockets exist: its table takes 5 ms and more
-    to read, for each debuggee on this machine."""
+    """Returns the same by one request to Linux, however many sockets exist: reading its table takes 5 ms and
+    more, for each debuggee on this machine."""
     nobody = type(server[0])(0), 0
     # A connection without an inode waits to be accepted, and has no owner.
     for far_end in (client, nobody):
@@ -107,7 +106,7 @@ def _owner(server: tuple[Address, int], client: tuple[Address, int]) -> int:
     raise FileNotFoundError
 
 
-# These come from linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h and net/tcp_states.h.
+# Constants of linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h and net/tcp_states.h.
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 4, 20, 1
 _LISTENS = 10
 _HEADER = struct.Struct("=IHHII")  # nlmsghdr
@@ -118,7 +117,7 @@ _ANSWER = struct.Struct("=4x48x12xII")  # inet_diag_msg: its uid and inode
 def _ask_kernel(near: tuple[Address, int], far: tuple[Address, int]) -> tuple[int, int, int]:
     """Returns the state, uid and inode of the TCP socket with these ends, or of the listener at the near one.
 
-    Raises OSError where there is no such socket, or Linux has no sock_diag.
+    Raises OSError if there is no such socket, or Linux has no sock_diag.
     """
     family = socket.AF_INET if near[0].version == 4 else socket.AF_INET6
     ports = struct.pack("!HH", near[1], far[1])
@@ -183,7 +182,7 @@ def _is_ours(port: int) -> bool:
     try:
         import psutil
     except ImportError:
-        # The relay beside Ray has no psutil; on a system without /proc it can't be known.
+        # The relay next to Ray has no psutil; without /proc the owner is unknown.
         return True
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):

@@ -1,6 +1,6 @@
-"""Extension of IPython: `%load_ext rayside`, then `%%rayside` above a cell whose tasks are to be looked into.
+"""IPython extension: `%load_ext rayside`, then `%%rayside` above a cell to debug its tasks.
 
-The kernel is the driver. A debugger is attached to it, and to the workers of its jobs, as long as it lives. A
+The kernel is the driver. A debugger stays attached to it, and to the workers of its jobs, until it ends. A
 cell can't show a prompt while it runs, so each stop is recorded, and its task resumes.
 """
 
@@ -36,14 +36,14 @@ from rayside.private_file import write_private
 from rayside.program_relay import TOLD, begun, own_folder
 from rayside.worker import run_driver
 
-# The stops of the last such cell are in a variable of the notebook.
+# The magic, and the notebook's variable with the stops of the last debugged cell.
 _MAGIC, _KEPT = "rayside", "rayside_stops"
-# Seconds for which the kernel, and each worker, waits for the debugger, which is there at once.
+# Timeout in seconds of the kernel and of each worker for the debugger, which attaches at once.
 _PATIENCE = 60.0
 
 
 def load(shell: Any) -> None:
-    """Registers the magic in this kernel, and has each `ray.init` from now on debugged. Raises UsageError."""
+    """Registers the magic in this kernel; each later `ray.init` is debugged. Raises UsageError."""
     kept = contextlib.ExitStack()
     atexit.register(kept.close)
     try:
@@ -53,7 +53,7 @@ def load(shell: Any) -> None:
             raise InvalidArgument("this is not the kernel of a notebook (ipykernel)", hint=hint)
         folder = kept.enter_context(own_folder())
         relay = kept.enter_context(begun(folder))
-        os.environ.pop("RAY_AUTH_TOKEN", None)  # where it stays, it is there anew
+        os.environ.pop("RAY_AUTH_TOKEN", None)  # If it is to stay, `relay.environment` contains it.
         os.environ.update(relay.environment)
         call = kept.enter_context(background_loop())
         connect = partial(Client.connect, "127.0.0.1", relay.port())
@@ -68,7 +68,7 @@ def load(shell: Any) -> None:
 
 
 def _usage_error(error: Exception) -> Exception:
-    """Returns the same as an error of which IPython shows the text alone."""
+    """Returns the error as IPython's UsageError, which is shown without a traceback."""
     text = f"{error.message} ({error.hint})" if isinstance(error, RaysideError) else str(error)
     usage_error: Exception = importlib.import_module("IPython.core.error").UsageError(text)
     return usage_error
@@ -76,7 +76,7 @@ def _usage_error(error: Exception) -> Exception:
 
 @dataclass
 class _Cells:
-    """The cells of one notebook that are looked into, by the debugger that is attached to its kernel."""
+    """Debugged cells of one notebook, whose kernel the debugger is attached to."""
 
     shell: Any
     session: Session
@@ -91,7 +91,7 @@ class _Cells:
         return asyncio.ensure_future(self._recorder.watch(math.inf))
 
     def run(self, line: str, cell: str) -> None:
-        """Runs a cell; shows each stop of driver, tasks and actors, and keeps it as `debug --json` has it."""
+        """Runs a cell; shows each stop of driver, tasks and actors, and keeps it as in `debug --json`."""
         session, recorder = self.session, self._recorder
         try:
             parsed = _parser().parse_args(shlex.split(line))
@@ -134,9 +134,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _write(file: Path, cell: str) -> None:
-    """Writes the cell where its code says that it is from, as ipykernel's own debugger does, for its lines.
+    """Writes the cell to the file that its code names, as ipykernel's debugger does, to show its lines.
 
-    The folder is in one where everybody may write: another user's is left alone.
+    The folder lies in a world-writable one: if it belongs to another user, nothing is written.
     """
     with contextlib.suppress(OSError):
         file.parent.mkdir(mode=0o700, exist_ok=True)

@@ -11,17 +11,17 @@ from typing import Any, NoReturn
 
 from rayside.errors import InvalidArgument
 
-# It has neither a user, whom a list of processes would show, nor a path.
+# A URL without a path, and without a user, which process lists would show.
 _ADDRESS = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 _KUBERNETES_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-# ssh(1) takes a name of its configuration, user@host, or a URI; what begins with - would be an option.
+# ssh(1) accepts a name from its configuration, user@host, or a URI; a leading - would make it an option.
 _SSH_USER, _SSH_NAME = r"([A-Za-z0-9._+%-]{1,64}@)?", r"([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])"
 _SSH_HOST = re.compile(rf"(?!-)({_SSH_USER}{_SSH_NAME}|ssh://{_SSH_USER}{_SSH_NAME}(:[0-9]{{1,5}})?)")
 
 
 @dataclass(frozen=True)
 class Option:
-    """Describes an option, as in `--working-dir D`; one without a `metavar` is a flag."""
+    """Command-line option, as in `--working-dir D`; without a `metavar` it is a flag."""
 
     name: str
     help: str
@@ -31,14 +31,14 @@ class Option:
 
     @property
     def key(self) -> str:
-        """Returns its name in Python."""
+        """Returns the option's name in Python."""
         return {"break": "breaks"}.get(self.name, self.name.replace("-", "_"))
 
 
-# The scripted debugger ends after so many stops: a loop's would fill the memory.
+# Limit: stops of the scripted debugger; a breakpoint in a loop would fill the memory.
 MOST_STOPS = 1_000
 JSON = Option("json", "print one JSON document on standard output")
-# Both `./invokew submit` and the workspace's `submit` have these.
+# Options of both `./invokew submit` and the workspace's `submit`.
 SUBMISSION = (
     Option("working-dir", "folder your program is in (default: the current one)", "D"),
     Option(
@@ -157,15 +157,15 @@ RUN = (
 
 
 def helps(options: Iterable[Option]) -> dict[str, str]:
-    """Returns the help text of each, by its name."""
+    """Returns the help texts, by the options' names."""
     return {option.name: option.help for option in options}
 
 
 class Parser(argparse.ArgumentParser):
-    """Parser of a command line whose mistakes are errors as all others: it raises InvalidArgument."""
+    """Command-line parser that raises InvalidArgument for wrong arguments."""
 
     def take(self, options: Iterable[Option]) -> None:
-        """Adds options; a flag is False, one that may be repeated an empty list where it is not given."""
+        """Adds options; the default is False for a flag, an empty list for one that may be repeated."""
         for option in options:
             if not option.metavar:
                 self.add_argument(f"--{option.name}", dest=option.key, action="store_true", help=option.help)
@@ -182,9 +182,9 @@ class Parser(argparse.ArgumentParser):
 def seconds(
     option: str, value: float | str, *, hint: str, most: float = inf, may_be_zero: bool = True
 ) -> float:
-    """Returns the seconds that `option` (as in `--timeout`) was given, at most `most`.
+    """Returns the value of `option` (as in `--timeout`) in seconds, at most `most`.
 
-    Raises InvalidArgument with `hint` for what is no number, and for a number outside the bounds.
+    Raises InvalidArgument with `hint` if it is no number, or out of bounds.
     """
     try:
         number = float(value)
@@ -196,19 +196,19 @@ def seconds(
 
 
 def timeout_seconds(value: float | str) -> float:
-    """Returns the seconds of `--timeout`. Raises InvalidArgument."""
+    """Returns the value of `--timeout` in seconds. Raises InvalidArgument."""
     return seconds("--timeout", value, may_be_zero=False, hint="give it in seconds, above 0")
 
 
 def stops_number(text: str) -> int:
-    """Returns the number of `--stops`. Raises InvalidArgument."""
+    """Returns the value of `--stops`. Raises InvalidArgument."""
     if not re.fullmatch("0*[1-9][0-9]{0,8}", text):
         raise InvalidArgument(f"--stops is {text!r}", hint="give a whole number, above 0")
     return int(text)
 
 
 def port_of(option: str, text: str) -> int:
-    """Returns the port that `option` was given, 0 for a free one. Raises InvalidArgument."""
+    """Returns the port in the value of `option`, 0 for a free one. Raises InvalidArgument."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else -1
     if not 0 <= number <= 65535:
         raise InvalidArgument(
@@ -218,16 +218,16 @@ def port_of(option: str, text: str) -> int:
 
 
 def is_address(text: str) -> bool:
-    """Returns whether it is that of a dashboard, as in http://HOST:8265."""
+    """Returns whether it is a dashboard's URL, as in http://HOST:8265."""
     port = re.search(r":([0-9]+)$", text)
     return bool(_ADDRESS.fullmatch(text)) and (port is None or 0 < int(port[1]) < 65536)
 
 
 def is_ssh_host(text: str) -> bool:
-    """Returns whether ssh takes it for a host."""
+    """Returns whether ssh accepts it as a host."""
     return bool(_SSH_HOST.fullmatch(text))
 
 
 def is_kubernetes_name(text: str) -> bool:
-    """Returns whether an object of Kubernetes can be called so."""
+    """Returns whether it is a valid name of a Kubernetes object."""
     return bool(_KUBERNETES_NAME.fullmatch(text))

@@ -1,4 +1,4 @@
-"""Folders of this user alone: what lies in one may be believed, and run."""
+"""Private folders of this user: their files can be trusted, and run."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 
 from rayside.errors import UnsafeFolder
 
-# A way to a folder may have as many symlinks as Linux follows (path_resolution(7)).
+# Limit: symlinks in a path, as in Linux (path_resolution(7)).
 _MOST_LINKS = 40
 
 
 def require_own(folder: Path) -> Path:
-    """Checks that `folder` is this user's alone, or does not exist yet, and returns it. Only reads.
+    """Checks that `folder` is private to this user, or does not exist yet, and returns it. Only reads.
 
-    Nobody else may own it or have any right to it, it may not be a symlink, and nobody else may put
-    another in its place: each folder on the way to it is root's or ours, and writable for nobody else
-    unless it is sticky, as /tmp is (sshd asks the same of a home folder, StrictModes in sshd_config(5)).
-    What is below it then is ours, links included: only we could have made them, so who opens a file in
-    it needs no O_NOFOLLOW, and nothing can change between this look and the use.
+    No other user may own it, have a permission on it, or be able to replace it, and it may not be a
+    symlink: each folder on its path belongs to root or this user, and is writable by nobody else unless
+    it is sticky, as /tmp is (sshd requires the same of a home folder, StrictModes in sshd_config(5)).
+    Then this user made everything below it, links included, so opening a file in it needs no O_NOFOLLOW,
+    and nothing can change between this check and the use.
 
     Raises UnsafeFolder.
     """
@@ -37,18 +37,18 @@ def require_own(folder: Path) -> Path:
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         hint = f"look who made it (ls -ld {folder}) and remove it, or set state_folder"
         if status.st_uid == 0 and (folder / "node").is_dir():
-            # Docker makes the source of a mount that is gone, when it starts a node that it kept.
+            # Docker recreates a missing mount source when it starts an existing node again.
             hint = f"sudo rm -r {folder}, which Docker made when it was gone, then ./invokew up"
         raise UnsafeFolder(f"{folder} is not a folder that only you can read", hint=hint)
     return folder
 
 
 def make_own(folder: Path) -> None:
-    """Makes `folder`, and what is missing on the way to it, for this user alone. Raises UnsafeFolder."""
+    """Makes `folder` and its missing parents, private to this user. Raises UnsafeFolder."""
     try:
         for parent in reversed(folder.parents):
             if not parent.exists():
-                # `parents=True` would give them whatever rights the umask leaves.
+                # `parents=True` would make them with the umask's permissions.
                 parent.mkdir(mode=0o700, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
@@ -59,9 +59,9 @@ def make_own(folder: Path) -> None:
 
 
 def _require_way(path: Path, links: int) -> None:
-    """Raises UnsafeFolder where others may change what a folder on the way to `path` holds.
+    """Raises UnsafeFolder if another user can change the content of a folder on the path to `path`.
 
-    Raises FileNotFoundError where the way ends early.
+    Raises FileNotFoundError if a folder on the path does not exist.
     """
     trusted = {0, os.getuid()} | _unmapped()
     for folder in reversed(path.parents):
@@ -83,7 +83,7 @@ def _open_to_others(status: os.stat_result) -> bool:
 
 
 def _private_group(gid: int) -> bool:
-    """Returns whether nobody else is in the group, the user's own of the same name (pam_umask(8))."""
+    """Returns whether it is the user's own group of the same name, without other members (pam_umask(8))."""
     try:
         user, group = pwd.getpwuid(os.getuid()), grp.getgrgid(gid)
     except KeyError:
@@ -92,7 +92,7 @@ def _private_group(gid: int) -> bool:
 
 
 def _unmapped() -> set[int]:
-    """Returns the uid that an unmapped root of the machine appears as, as in toolbox and distrobox."""
+    """Returns the uid of the host's root if a user namespace does not map it, as in toolbox and distrobox."""
     try:
         mapped = Path("/proc/self/uid_map").read_text().split()
         if mapped[:3] == ["0", "0", "4294967295"]:

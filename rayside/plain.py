@@ -1,8 +1,8 @@
-"""Sanitizer for text from elsewhere: a terminal or an editor obeys none of it.
+"""Sanitizer for untrusted text before a terminal or an editor shows it.
 
-Names of tasks and jobs, values, messages of Ray and Kubernetes come from whoever runs code in the cluster. A
-terminal obeys escape sequences (ECMA-48 and xterm's: the clipboard, the title, the cursor, the colours), and
-Unicode's bidirectional controls show another text than the one that is there (CVE-2021-42574).
+Anybody with code in the cluster controls names of tasks and jobs, values, messages of Ray and Kubernetes. A
+terminal obeys escape sequences (ECMA-48 and xterm's: the clipboard, the title, the cursor, the colors), and
+Unicode's bidirectional controls change the order in which text is shown (CVE-2021-42574).
 """
 
 from __future__ import annotations
@@ -11,60 +11,60 @@ import json
 import re
 from collections.abc import Sequence
 
-# Python's `isprintable` calls these unprintable, though they show as what they are: the spaces of other
-# scripts (Zs), and the two joiners that Persian, Hindi and emoji are written with.
+# Harmless, though Python's `isprintable` is False: the spaces of other scripts (Zs), and the two joiners
+# that Persian, Hindi and emoji are written with.
 _SHOWN = frozenset("\u00a0\u1680\u202f\u205f\u3000\u200c\u200d") | {
     chr(code) for code in range(0x2000, 0x200B)
 }
 
 _COLOUR = re.compile(r"\x1b\[[0-9;:]{0,32}m")
-# It matches whole sequences: CSI; OSC, DCS, SOS, PM and APC with what they carry; the short ones.
+# Complete escape sequences: CSI; OSC, DCS, SOS, PM and APC with their payload; the short ones.
 _SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]"
     r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]{0,2000}(?:\x07|\x1b\\|\x9c)"
     r"|\x1b[ -/]{0,8}[0-Z\\`-~]"
 )
-# It matches what may become a sequence with the next piece.
+# An unfinished escape sequence at the end of a piece.
 _BEGUN = re.compile(
     r"(?:(?:\x1b\[|\x9b)[0-?]*[ -/]*"
     r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*\x1b?"
     r"|\x1b[ -/]*)\Z"
 )
 _LONGEST = 2048
-# So many characters of a name among others are shown.
+# Limit: characters of a name in a list.
 _LONGEST_NAME = 100
 _RESET = "\x1b[0m"
-# Colours that are on are one sequence each, or several that add up.
+# Limit: active color sequences, which add up.
 _MOST_COLOURS = 8
 
 
 def plain(text: str) -> str:
-    r"""Returns the text with what is not shown made visible, as in `\x1b` and `\u202e`; lines stay lines."""
+    r"""Returns the text with unprintable characters escaped, as `\x1b` and `\u202e`; keeps tabs and lines."""
     if text.isprintable():
         return text
     return "".join(char if char in "\t\n" or _is_shown(char) else _visible(char) for char in text)
 
 
 def fits_header(credential: str) -> bool:
-    """Returns whether a token can be sent in a header of HTTP; an error of the HTTP library would show it."""
+    """Returns whether an HTTP header can hold a token; if not, the HTTP library's error would show it."""
     return credential.isascii() and credential.isprintable() and " " not in credential
 
 
 def counted(number: int, name: str, several: str = "") -> str:
-    """Returns a number of things for people: `1 place`, `1,000 places`, or `2 processes` by `several`."""
+    """Returns a count with its noun: `1 place`, `1,000 places`, or `2 processes` with `several`."""
     return f"{number:,} {name if number == 1 else several or f'{name}s'}"
 
 
 def some_of(names: Sequence[str]) -> str:
-    """Returns the first of some strangers' names, cleaned, and how many others there are."""
+    """Returns the first of some untrusted names, cleaned, and the number of the others."""
     others = f" and {counted(len(names) - 1, 'other')}" if names[1:] else ""
     return f"{line(names[0], _LONGEST_NAME)}{others}"
 
 
 def line(text: str, most: int | None = None) -> str:
-    r"""Returns `plain` text in one line: a name with a line break in it would look like a line of ours.
+    r"""Returns `plain` text in one line: a line break in a name could fake a line of Rayside's output.
 
-    It has at most `most` characters; what is cut off shows as `...`.
+    It has at most `most` characters; a cut text ends in `...`.
     """
     if most is not None and len(text) > most:
         text = f"{text[: max(0, most - 3)]}..."
@@ -74,26 +74,26 @@ def line(text: str, most: int | None = None) -> str:
 
 
 def document(value: object) -> str:
-    """Returns a value's JSON, for people and programs; what a terminal would obey is escaped as in JSON."""
+    """Returns a value's JSON, for people and programs; unprintable characters are escaped as in JSON."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
-    # Outside of strings JSON has only ASCII; its line breaks are those of the indentation.
+    # JSON is ASCII outside of strings; its only line breaks belong to the indentation.
     return "".join(c if c == "\n" or _is_shown(c) else json.dumps(c)[1:-1] for c in text)
 
 
 def printed(text: str) -> str:
-    """Returns all that a program has printed as `Stream` shows it, without colours."""
+    """Returns a program's whole output as `Stream` shows it, without colors."""
     stream = Stream(colours=False)
     return stream.feed(text) + stream.end()
 
 
 class Stream:
-    """The output of a user's program, piece by piece: its text, and its colours where they are wanted.
+    """Incremental sanitizer for a program's output: keeps the text, and optionally the colors.
 
-    Every other escape sequence is left out, whole; so are control characters but tab, line feed and carriage
-    return, with which progress bars are drawn. A sequence may be cut by the end of a piece.
+    It removes every other escape sequence, and control characters except tab, line feed and carriage return,
+    which progress bars use. A sequence may be split between two pieces.
 
     Args:
-        colours: whether to leave colours in (SGR). They then end with each piece, and go on in the next.
+        colours: whether to keep colors (SGR). Each piece then resets them at its end; the next restores them.
     """
 
     def __init__(self, *, colours: bool) -> None:
@@ -102,7 +102,7 @@ class Stream:
         self._on: list[str] = []
 
     def feed(self, piece: str) -> str:
-        """Returns what may be shown of the next piece."""
+        """Returns the cleaned text of the next piece."""
         text, self._rest = self._rest + piece, ""
         begun = _BEGUN.search(text, max(0, len(text) - _LONGEST))
         if begun is not None:
@@ -111,7 +111,7 @@ class Stream:
         return shown + _RESET if self._on else shown
 
     def end(self) -> str:
-        """Returns what may be shown of a sequence that was left without its end."""
+        """Returns the cleaned text of an unfinished sequence at the end of the output."""
         rest, self._rest = self._rest, ""
         return self._clean(rest)
 

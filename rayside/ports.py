@@ -11,21 +11,21 @@ import psutil
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that listens on a port; where it is another user's, the pid is None."""
+    """Process that listens on a port; the pid of another user's process is None."""
 
     pid: int | None
     program: str
 
     @property
     def words(self) -> str:
-        """Returns it as an error names it."""
+        """Returns the text for an error message."""
         return f"{self.program} (pid {self.pid})" if self.pid else self.program
 
 
 def port_holder(port: int) -> Holder | None:
-    """Returns who listens on `port` of the loopback address; None where it is free."""
+    """Returns the process that listens on `port` of the loopback address; None if the port is free."""
     with socket.socket() as probe:
-        # It binds as a server would, so that a connection that lingers in TIME_WAIT does not count.
+        # Binding as a server does ignores connections in TIME_WAIT.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

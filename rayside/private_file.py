@@ -1,6 +1,6 @@
-"""Writes files whole or not at all, and those that are private readable by their owner alone at every moment.
+"""Atomic file writes; a private file is readable by its owner alone at every moment.
 
-A command that is killed, or a disk that is full, leaves what was there; who reads a file never sees a part.
+A killed command or a full disk leaves the previous file; a reader never sees a partial one.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from pathlib import Path
 
 
 def write_private(file: Path, content: str | bytes) -> None:
-    """Replaces `file`, which lies in a folder of this user's alone, with one that only this user can read."""
+    """Replaces `file`, in a private folder of this user, with one that only this user can read."""
     replace_whole(file, content, 0o600)
 
 
 def replace_whole(file: Path, content: str | bytes, mode: int) -> None:
-    """Replaces `file` with one that has this content and these permissions."""
+    """Replaces `file` atomically with this content and these permissions."""
     descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)  # It is 0600.
     draft = Path(name)
     try:

@@ -1,8 +1,8 @@
-"""Runs the relay of one program: that of `rayside run`, or of a notebook.
+"""Relay process for one program: for `rayside run`, or for a notebook.
 
-It has a folder of this user's alone. In there are `token`, by which a debugger is known to the relay and to
-the driver; `ray-token`, which is Ray's, whatever Ray the program joins; and `told.json`, in which the program
-says where its driver and its Ray are.
+Its private folder contains `token`, which authenticates a debugger to the relay and to the driver;
+`ray-token`, the token of the Ray cluster that the program starts or joins; and `told.json`, in which the
+program reports the addresses of its driver and its Ray cluster.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from rayside.worker.handshake import USER_VARIABLE
 from rayside.worker.run_driver import RAYS_TOKEN, TOKEN
 
 TOLD = "told.json"
-_ENDING = 30.0  # seconds for it to detach from all
-# What it says on standard output begins so: Python may print something as it starts.
+_ENDING = 30.0  # timeout in seconds for the relay to detach from all debuggees
+# Prefix of the relay's line on standard output: Python may print other lines at its start.
 _SAYS = "rayside: "
 
 
 def command(module: str) -> list[str]:
-    """Returns how a module of this package is run, whatever lies in the current folder or on PYTHONPATH.
+    """Returns the command line of a module of this package, whatever is in the current folder or PYTHONPATH.
 
-    The folder of this package comes first on the path, as the only addition to it.
+    It only adds the folder of this package to sys.path, as the first entry.
     """
     folder = str(Path(__file__).parents[1])
     path = f"import sys; sys.path[:] = [{folder!r}, *filter(None, sys.path)]"
@@ -46,7 +46,7 @@ def command(module: str) -> list[str]:
 
 @contextlib.contextmanager
 def own_folder() -> Iterator[Path]:
-    """Makes a folder below the state folder, where nobody else can make one of its name; removes it.
+    """Makes a folder below the private state folder, and removes it on exit from the context.
 
     Raises UnsafeFolder.
     """
@@ -58,12 +58,12 @@ def own_folder() -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class ProgramRelay:
-    """A relay that runs, or is about to.
+    """Relay process that runs, or is starting.
 
     Attributes:
-        token: the token by which it knows a debugger.
-        environment: the program's: it has the name of whom it is debugged for, which is this relay's alone,
-            and a Ray that the program starts asks for a token.
+        token: the token that authenticates a debugger.
+        environment: the program's environment: its user name for debugging belongs to this relay alone,
+            and a Ray cluster that the program starts requires a token.
     """
 
     process: subprocess.Popen[str]
@@ -72,7 +72,7 @@ class ProgramRelay:
     environment: dict[str, str]
 
     def port(self) -> int:
-        """Returns the port, once it listens there. Raises DebuggerGone."""
+        """Waits until the relay listens; returns its port. Raises DebuggerGone."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if line.startswith(_SAYS):
@@ -86,7 +86,7 @@ class ProgramRelay:
 
 @contextlib.contextmanager
 def begun(folder: Path, port: int = 0) -> Iterator[ProgramRelay]:
-    """Begins a relay on `port` of 127.0.0.1, or on a free one, and ends it.
+    """Starts a relay on `port` of 127.0.0.1, or on a free one; ends it on exit from the context.
 
     Raises PortTaken, CredentialsRefused.
     """
@@ -98,7 +98,7 @@ def begun(folder: Path, port: int = 0) -> Iterator[ProgramRelay]:
     rays = authentication.token("") if mode == authentication.TOKEN else secrets.token_urlsafe(32)
     if not mode:
         environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(folder / RAYS_TOKEN)}
-        environment.pop("RAY_AUTH_TOKEN", None)  # Ray takes it first
+        environment.pop("RAY_AUTH_TOKEN", None)  # Ray prefers it to the file.
     write_private(folder / TOKEN, token)
     write_private(folder / RAYS_TOKEN, rays)
     told = str(folder / TOLD)

@@ -1,6 +1,6 @@
 """Option `--rayside` of pytest: a test stops in the remote task that made it fail.
 
-pytest then runs as a program of `rayside run`, and the terminal is the debugger's.
+pytest then runs as a program of `rayside run`, and the debugger uses the terminal.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 import pytest
 
 _OPTION = "--rayside"
-# This package is there before pytest is; it has no assertions to rewrite.
+# This package is imported before pytest can rewrite it; it has no assertions to rewrite.
 _QUIETLY = "-Wignore:Module already imported:pytest.PytestAssertRewriteWarning"
 
 
@@ -24,14 +24,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    """Runs pytest anew, under the debugger; does nothing without the option, or in there."""
+    """Runs pytest again under the debugger; does nothing without the option, or under the debugger."""
     if not config.getoption(_OPTION) or "rayside.worker.run_driver" in sys.modules:
         return None
     from rayside import run_program
     from rayside.console import Console
     from rayside.errors import RaysideError
 
-    # It has begun to capture what is typed and shown, and here that is the debugger's.
+    # pytest already captures input and output, which the debugger needs.
     if (capture := config.pluginmanager.getplugin("capturemanager")) is not None:
         capture.suspend_global_capture(in_=True)
     console = Console()

@@ -1,7 +1,7 @@
 """Runs a Ray program under the debugger: `rayside run`.
 
 Three processes: this one, the program, and a relay for it. The program and the relay each hold a pipe from
-this process, and end with it, however it ends.
+this process, and end when it ends, even if it is killed.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ from rayside.versions import FIRST_RAY_WITH_TOKENS, OLDEST_RAY, is_before
 from rayside.worker.debug_config import LONGEST_WAIT
 from rayside.worker.run_driver import TOKEN
 
-# What `pip install ray` lacks and `ray[default]` has: without it there is no dashboard, which lists workers.
+# Modules of `ray[default]` that `ray` alone lacks: without them no dashboard runs, which lists workers.
 _OF_DASHBOARD = ("aiohttp", "aiohttp_cors", "opencensus", "prometheus_client")
 _INSTALL = "{} -m pip install 'ray[default]'"
 _IN_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-# Seconds for which each process waits for the terminal debugger, which is there at once; for the program to
-# end when it is asked to, until it is asked again; and for one look at whether it has ended.
+# Timeouts in seconds: of each process for the terminal debugger, which attaches at once; for the program to
+# end before it is asked again; of one check whether it has ended.
 _ATTACH, _ENDING, _LOOK = 60.0, 8.0, 0.5
-_TIMES = 4  # it is asked so often
+_TIMES = 4  # waits for the end, before the program is killed
 
 
 @dataclass(frozen=True)
 class Program:
-    """What `rayside run` was given: a script, or a module with -m, and how it is debugged.
+    """Program of `rayside run`: a script, or a module with -m, and how to debug it.
 
     Attributes:
-        breaks: the breakpoints to set before it begins.
+        breaks: breakpoints to set before the program starts.
         evaluate: expressions to evaluate at each stop, for the scripted debugger.
-        post_mortem: whether a task that fails stops there.
-        listen: the port of 127.0.0.1 for an editor, in place of the terminal debugger; 0 for any free one.
-        timeout: seconds without a stop after which the scripted debugger leaves the program alone.
-        stops: the number of stops after which it does so, too.
+        post_mortem: whether an uncaught exception in a task stops where it was raised.
+        listen: port on 127.0.0.1 for an editor, in place of the terminal debugger; 0 for a free one.
+        timeout: seconds without a stop after which the scripted debugger detaches.
+        stops: number of stops after which the scripted debugger detaches.
     """
 
     name: str
@@ -71,12 +71,12 @@ class Program:
     listen: int | None = None
     timeout: float = math.inf
     stops: int = MOST_STOPS
-    # As with `python -P`: neither the script's folder nor the current one is on its path.
+    # As with `python -P`: neither the script's folder nor the current one is on sys.path.
     safe_path: bool = False
 
 
 def run(program: Program, console: Console) -> int:
-    """Runs it to its end; returns its exit code, or 130 where Ctrl-C has ended it. Raises RaysideError."""
+    """Runs the program to its end; returns its exit code, or 130 after Ctrl-C. Raises RaysideError."""
     _check(program)
     if not _asks_for_token():
         console.event(
@@ -92,7 +92,7 @@ class _Run:
     program: Program
     console: Console
     folder: Path
-    asked: Event = field(default_factory=Event)  # whether the program was asked to end
+    asked: Event = field(default_factory=Event)  # set when the program is asked to end
 
     def to_the_end(self) -> int:
         with begun(self.folder, self.program.listen or 0) as relay, self._started(relay) as process:
@@ -148,7 +148,7 @@ class _Run:
 
     @staticmethod
     def _code(process: subprocess.Popen[Any]) -> int:
-        """Returns the exit code that a shell would show, once it has ended."""
+        """Waits for the program's end; returns the exit code that a shell would show."""
         code = process.wait()
         return code if code >= 0 else 128 - code
 
@@ -160,7 +160,7 @@ class _Run:
 
     @contextlib.contextmanager
     def _started(self, relay: ProgramRelay) -> Iterator[subprocess.Popen[Any]]:
-        """Runs the program, which is ended at the latest with this."""
+        """Starts the program; on exit from the context, ends it."""
         program = self.program
         terminal = program.listen is None and not self._is_scripted
         alive, held = os.pipe()
@@ -172,7 +172,7 @@ class _Run:
         process = subprocess.Popen(
             [*words, program.name, *program.arguments],
             env=relay.environment,
-            # The terminal is the debugger's, and so is Ctrl-C.
+            # The debugger uses the terminal, and Ctrl-C.
             stdin=subprocess.DEVNULL if terminal else None,
             stdout=sys.stderr if self.console.as_json else None,
             start_new_session=terminal,
@@ -183,19 +183,19 @@ class _Run:
             yield process
         finally:
             self._ask_to_end(process)
-            with contextlib.suppress(KeyboardInterrupt):  # somebody has waited long enough
+            with contextlib.suppress(KeyboardInterrupt):  # Another Ctrl-C kills the program.
                 for _ in range(_TIMES):
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(_ENDING)
                         break
-                    # Python ignores a KeyboardInterrupt in some places, as in what it calls at a fork.
+                    # Python ignores a KeyboardInterrupt in some places, such as at-fork callbacks.
                     process.send_signal(signal.SIGINT)
             process.kill()
             process.wait()
             os.close(held)
 
     def _ask_to_end(self, process: subprocess.Popen[Any]) -> None:
-        """Sends it what Ctrl-C does, once: a second one would break off what it does at its end."""
+        """Sends SIGINT as Ctrl-C does, once: a second one would interrupt the program's cleanup."""
         if not self.asked.is_set() and process.poll() is None:
             self.asked.set()
             self.console.event("the program is ended")
@@ -204,12 +204,12 @@ class _Run:
 
 @dataclass(frozen=True)
 class Watch:
-    """The program that is watched, in place of a job."""
+    """State of the running program, in place of a job's."""
 
     process: subprocess.Popen[Any]
 
     def job(self) -> JobState:
-        """Returns its state, after a short while if it runs."""
+        """Returns the program's state, after a short wait if it runs."""
         try:
             code = self.process.wait(_LOOK)
         except subprocess.TimeoutExpired:
@@ -225,7 +225,7 @@ def _status(code: int) -> str:
 
 
 def _check(program: Program) -> None:
-    """Raises InvalidArgument or MissingProgram where the program can't be run here."""
+    """Raises InvalidArgument or MissingProgram if the program can't be run here."""
     if _IN_JOB in os.environ:
         raise InvalidArgument(
             "this is a job of Ray already: `rayside run` is for a program that nobody has submitted",
@@ -244,7 +244,7 @@ def _check(program: Program) -> None:
 
 
 def _is_module(name: str) -> bool:
-    """Returns whether there is a module, or a package around it; imports nothing of it."""
+    """Returns whether the module's top-level package or module exists, without importing it."""
     top = name.partition(".")[0]
     return (
         top in sys.builtin_module_names or PathFinder.find_spec(top, [str(Path.cwd()), *sys.path]) is not None
@@ -252,7 +252,7 @@ def _is_module(name: str) -> bool:
 
 
 def require_ray() -> None:
-    """Raises MissingProgram unless this Python has a Ray that can be debugged."""
+    """Raises MissingProgram unless this Python has a supported Ray with a dashboard."""
     install = _INSTALL.format(sys.executable)
     if importlib.util.find_spec("ray") is None:
         raise MissingProgram(f"this Python ({sys.executable}) has no Ray", hint=install)
@@ -265,7 +265,7 @@ def require_ray() -> None:
 
 
 def _asks_for_token() -> bool:
-    """Returns whether a Ray that the program starts asks for one."""
+    """Returns whether a Ray cluster that the program starts requires a token."""
     asks = authentication.mode_here() in ("", authentication.TOKEN)
     return asks and not is_before(_version(), FIRST_RAY_WITH_TOKENS)
 

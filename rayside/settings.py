@@ -1,8 +1,8 @@
-"""Settings of the debugger: its folders, the cluster that it is connected to, what it masks.
+"""Settings of the debugger: folders, the connected cluster, masking of secrets.
 
-A value comes, later ones winning, from the defaults here, the table `[tool.rayside]` of the `pyproject.toml`
-of the folder that one works in, the environment (`INVOKE_RAYSIDE_<NAME>`), and a command's own options. The
-bootstrapper's settings are these and more.
+Sources, later ones win: the defaults here, the table `[tool.rayside]` in the `pyproject.toml` of the working
+directory, the environment (`INVOKE_RAYSIDE_<NAME>`), and command-line options. The bootstrapper has these
+settings and more.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from rayside.default_folders import DEFAULT_NAME, cache_folder, state_folder
 
 ENVIRONMENT_PREFIX = "INVOKE_RAYSIDE_"
 
-# By these an existing Ray cluster is named.
+# Settings that name an existing Ray cluster.
 THEIRS = ("address", "ssh", "context")
 
-# As `token_file`: none of this user's tokens is sent, but one that was sent to that Ray before.
+# Value of `token_file` that sends no token of this user, except one sent to that Ray cluster before.
 NO_TOKEN = "none"
 
 # The names of Kubernetes' objects are RFC 1123 labels of at most 63 characters. KubeRay allows a RayCluster's
@@ -29,31 +29,31 @@ LONGEST_NAME = 40
 class Settings:
     """Settings of one command; each field's name is the key that users write."""
 
-    # The cluster that is meant, of those that are known at the same time.
+    # Name of the cluster, as several may be known at the same time.
     name: str = DEFAULT_NAME
-    # The dashboard of an existing Ray cluster, as in http://head:8265; and the file of its token, where it is
-    # in none of Ray's own places.
+    # The dashboard of an existing Ray cluster, as in http://head:8265; and the file with its token, if that
+    # is in none of Ray's own places.
     address: str = ""
     token_file: str = ""
-    # A host that OpenSSH reaches, whose loopback has that dashboard: `address` is as the host sees it then.
+    # SSH host with that dashboard on its loopback address; `address` is then the URL as seen from the host.
     ssh: str = ""
     # A context of the user's kubeconfig, the namespace there (default: the context's, else `default`), and
-    # the RayCluster, where the namespace has several.
+    # the RayCluster, if the namespace has several.
     context: str = ""
     namespace: str = ""
     ray_cluster: str = ""
-    # The name under which this user's jobs are known there (default: that of this machine's user).
+    # User name of this user's jobs there (default: the user name on this machine).
     user: str = ""
-    # It is Ray's own default, so that Ray's documentation applies as it stands.
+    # Ray's own default, so that Ray's documentation applies unchanged.
     dashboard_port: int = 8265
-    # The debug relay has debugpy's own default, which editors' examples have.
+    # Port of the debug relay: debugpy's own default, as in editors' examples.
     relay_port: int = 5678
-    # The debugger shows no values of names that look secret, nor of those that are named here: patterns as
-    # `*iban*`, with commas between; `!` before a pattern excepts what it matches; `none` masks nothing.
+    # Patterns of names whose values are masked, besides names that look secret: as `*iban*`, separated by
+    # commas; `!` before a pattern excludes its matches; `none` masks nothing.
     masked_names: str = ""
-    # Nor what this regular expression matches.
+    # Regular expression of values to mask.
     masked_values: str = ""
-    # Whether a secret's value is masked wherever it stands, which costs a request at stops and expressions.
+    # Whether a secret's value is masked everywhere, which costs a request at stops and expressions.
     mask_by_value: bool = False
     cache_folder: Path = field(default_factory=cache_folder)
     state_folder: Path = field(default_factory=state_folder)
@@ -64,13 +64,13 @@ def environment_name(key: str) -> str:
     return ENVIRONMENT_PREFIX + key.upper()
 
 
-# A login may be in these: programs that this machine's verbs start, and jobs, are not told of them.
+# Settings that may contain a login: they are not passed to jobs, or to programs that verbs start.
 WITH_LOGIN = ("package_index", "package_proxy")
 UNTOLD = tuple(environment_name(key) for key in WITH_LOGIN)
 
 
 def as_environment(settings: Settings) -> dict[str, str]:
-    """Returns the variables that give another process these settings; defaults are left out, and a login."""
+    """Returns the variables that pass these settings to another process, without defaults and logins."""
     default = type(settings)()
     return {
         name: str(value)

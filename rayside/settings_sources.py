@@ -1,4 +1,4 @@
-"""Sources of the settings, pyproject.toml, the environment and a command line; their values are checked."""
+"""Sources of settings (pyproject.toml, the environment, the command line), and validation of the values."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ else:
     import tomli as tomllib
 
 PROJECT = "pyproject.toml"
-# A longer one is none that people write.
+# Limit: bytes of a pyproject.toml.
 _LONGEST_PROJECT = 2_000_000
-# These say which Ray is meant, and a cloned repository may say that: it gets none of this user's tokens.
+# Settings that choose the Ray cluster. A cloned repository may choose one, which gets no token of this user.
 _LEADS = (*THEIRS, "namespace", "ray_cluster")
-# All that a project may set. The rest are files and folders of this machine, and sources of programs.
+# All settings that a project may set. The others are files and folders of this machine, and program sources.
 _MASKS = ("masked_names", "masked_values", "mask_by_value")
 _OF_A_PROJECT = (*_LEADS, "name", "user", "dashboard_port", "relay_port", *_MASKS)
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -45,7 +45,7 @@ _BOOLEANS = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
     **dict.fromkeys(("false", "no", "off", "0"), False),
 }
-# The bootstrapper has more settings, in the same places; what is as near as this to one of ours is misspelt.
+# Similarity at which an unknown variable counts as misspelled: the bootstrapper has more settings there.
 _NEAR = 0.85
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
@@ -54,10 +54,10 @@ AnySettings = TypeVar("AnySettings", bound=Settings)
 def read(
     given: Mapping[str, Any], environment: Mapping[str, str] = os.environ, folder: Path | None = None
 ) -> Settings:
-    """Returns the debugger's settings: those `given` on the command line, over the environment's and others.
+    """Returns the debugger's settings: `given` on the command line, then the environment, then the project.
 
-    `folder` is the one that the user works in (default: the current one); None among the `given` is "not
-    set". Raises UnknownSetting, InvalidSetting.
+    `folder` is the working directory (default: the current one); None in `given` means "not set". Raises
+    UnknownSetting, InvalidSetting.
     """
     known = [spec.name for spec in fields(Settings)]
     by_option = {key: value for key, value in given.items() if value is not None}
@@ -81,10 +81,10 @@ def with_project(
     folder: Path | None = None,
     given: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Returns `values`, in which the environment's are already, with those of the project below these.
+    """Returns `values` with the project's settings, except those that the environment or an option sets.
 
-    `given` are the keys that options set, which win. Where the project says which Ray is meant, only an
-    option names a token for it.
+    `values` include the environment's; `given` are the keys that options set. If the project chooses the
+    Ray cluster, only an option can name a token for it.
     """
     own = {
         key: value
@@ -97,7 +97,7 @@ def with_project(
 def project(folder: Path) -> dict[str, Any]:
     """Returns the table `[tool.rayside]` of the nearest pyproject.toml, from `folder` upwards.
 
-    It is empty where there is none. Another user's is refused. Raises InvalidSetting, UnknownSetting.
+    Empty without one. Another user's table is refused. Raises InvalidSetting, UnknownSetting.
     """
     is_own = True
     try:
@@ -112,7 +112,7 @@ def project(folder: Path) -> dict[str, Any]:
     except PermissionError:
         return {}
     except (OSError, ValueError, AttributeError, RecursionError) as error:
-        if not is_own:  # They must not keep this user from work, as by a file in /tmp.
+        if not is_own:  # Another user's broken file, as in /tmp, must not block this user.
             return {}
         raise InvalidSetting(f"{file} can't be read: {error}", hint="correct that file") from None
     if not isinstance(table, dict):
@@ -137,7 +137,7 @@ def require_known(key: str, known: Iterable[str], where: str) -> None:
 
 
 def converted(kind: type[AnySettings], values: Mapping[str, Any]) -> AnySettings:
-    """Returns the settings with these values, each of the type that it has. Raises InvalidSetting."""
+    """Returns the settings with these values, converted to the fields' types. Raises InvalidSetting."""
     kinds = get_type_hints(kind)
     return kind(**{k: _convert(k, value, kinds[k]) for k, value in values.items() if value is not None})
 
@@ -154,13 +154,13 @@ def _convert(key: str, value: Any, kind: type) -> Any:
     except (KeyError, ValueError):
         names = {int: "a whole number", float: "a number", bool: "true or false"}
         kind_name = names.get(kind, "a single value")
-        # A login may be in it.
+        # The value may contain a login.
         shown = f"{key} is" if key in WITH_LOGIN else f"{key} is {value!r},"
         raise InvalidSetting(f"{shown} not {kind_name}", hint=f"correct {key}") from None
 
 
 def validate(settings: Settings) -> None:
-    """Raises InvalidSetting for what can't be, and for what does not fit together."""
+    """Raises InvalidSetting for an invalid value, and for values that exclude each other."""
     if not _NAME.fullmatch(settings.name) or len(settings.name) > LONGEST_NAME:
         raise InvalidSetting(
             f"name is {settings.name!r}, which can't be a name in Kubernetes",
@@ -192,7 +192,7 @@ def validate(settings: Settings) -> None:
     ports: dict[int, str] = {}
     for key in (spec.name for spec in fields(settings) if spec.name.endswith("_port")):
         port = getattr(settings, key)
-        # Another cluster than the first gets free ports in place of the usual ones.
+        # A cluster other than the default one gets free ports instead of the default ports.
         if settings.name != DEFAULT_NAME and port == getattr(type(settings), key):
             continue
         if port in ports:

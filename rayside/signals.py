@@ -1,4 +1,4 @@
-"""Signals, such as Ctrl-C, noticed at once wherever the main thread waits."""
+"""Immediate handling of signals, such as Ctrl-C, while the main thread waits."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# So many seconds pass between two interruptions of a wait.
+# Seconds between two interruptions of a wait.
 _PAUSE = 0.05
-# Nobody sends it to end a program: its default is to be ignored. Its number is above those of the signals
-# that do, so that Python runs their handlers first.
+# SIGURG does not end a program: it is ignored by default. Its number is above the terminating signals'
+# numbers, so Python runs their handlers first.
 _NUDGE = signal.SIGURG
 
 
@@ -27,12 +27,12 @@ def termination_interrupts() -> None:
 
 @contextmanager
 def signals_noticed(*ends: signal.Signals) -> Iterator[None]:
-    """Lets no wait of the main thread outlast a signal; `ends` raise SystemExit(128 + number).
+    """Interrupts each wait of the main thread on a signal; `ends` raise SystemExit(128 + number).
 
-    Python runs a handler when a signal has interrupted a wait. One that comes in the moment before the wait
-    begins (for a key, for a thread's result) interrupts nothing, and would be noticed only when the wait
-    ends. So a thread, woken as the signal arrives (`signal.set_wakeup_fd`), interrupts the wait until the
-    handler has run. Main thread only.
+    Python runs a handler when a signal has interrupted a wait. A signal just before the wait begins (for a
+    key, for a thread's result) interrupts nothing, and its handler would run only when the wait ends. So a
+    thread, woken as the signal arrives (`signal.set_wakeup_fd`), interrupts the wait until the handler has
+    run. Main thread only.
     """
     main = threading.get_ident()
     closing = threading.Event()
@@ -44,7 +44,7 @@ def signals_noticed(*ends: signal.Signals) -> Iterator[None]:
         raise SystemExit(128 + number)
 
     def nudge(number: int, frame: object) -> None:
-        # It takes no lock: it may be another handler that this one interrupts.
+        # It takes no lock, as it may interrupt another handler.
         nonlocal nudged
         nudged = True
 

@@ -1,8 +1,8 @@
-"""Submits a job from beside the cluster, as the browser workspace does: `image/workspace/submit`.
+"""Job submission from the browser workspace, next to the cluster: `image/workspace/submit`.
 
-The options, the document, the errors and the exit codes are those of `./invokew submit`. The cluster is
-the one whose file RAYSIDE_CLUSTER_FILE names. The process runs on the Python of the cluster's Ray image,
-so it imports nothing but the standard library, what Ray itself needs, and pathspec, which lies in the image.
+Options, JSON document, errors and exit codes are the same as in `./invokew submit`. RAYSIDE_CLUSTER_FILE
+names the cluster file. The process runs on the Python of the cluster's Ray image, so it imports only the
+standard library, dependencies of Ray, and pathspec, which the image contains.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ CLUSTER_FILE = "RAYSIDE_CLUSTER_FILE"
 
 @dataclass(frozen=True)
 class Cluster:
-    """The cluster that jobs go to: `dashboard` is as http://127.0.0.1:8265, `token` Ray's authentication.
+    """Cluster that runs the jobs: `dashboard` is its URL, as http://127.0.0.1:8265, `token` is Ray's.
 
-    `name` is that of the RayCluster, or the target's; `trusted` is that of `Dashboard`.
+    `name` is the RayCluster's or the target's name; `trusted` is an argument of `Dashboard`.
     """
 
     dashboard: str
@@ -60,7 +60,7 @@ class Cluster:
             raise InvalidSetting(
                 f"{named} is not a cluster file: {error!r}", hint="./invokew up writes it anew"
             ) from None
-        # KubeRay names the cluster here: a RayJob makes up the name of its cluster, so no file can say it.
+        # KubeRay sets this variable: a RayJob generates its cluster's name, so no file can contain it.
         return cls(dashboard, token, environment.get("RAY_CLUSTER_NAME") or target, trusted)
 
 
@@ -85,7 +85,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:
-    """Returns the options as they were given, none of them checked yet. Raises InvalidArgument."""
+    """Returns the parsed options, not yet validated. Raises InvalidArgument."""
     hint = "--help lists the options"
     try:
         options, unknown = parser().parse_known_args(words)
@@ -97,7 +97,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
 
 
 def prepare(options: argparse.Namespace) -> jobs.Submission:
-    """Returns the checked job. Raises what `jobs.prepare` and `debugging` raise."""
+    """Returns the validated job. Raises the errors of `jobs.prepare` and `debugging`."""
     return jobs.prepare(
         working_dir=options.working_dir,
         py_modules=options.py_modules,

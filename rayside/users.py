@@ -1,6 +1,6 @@
-"""Users of a Ray cluster that several people debug on: who somebody is, and whose jobs they see.
+"""User names on a shared Ray cluster, and whose jobs each user sees.
 
-A user is a name, which nothing proves: it tells people apart who trust each other, and keeps nobody out.
+A user name is unauthenticated: it distinguishes people who trust each other, and keeps nobody out.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import re
 from rayside.plain import line
 from rayside.worker.handshake import LONGEST_USER
 
-# The name for which a program of `rayside run` is debugged begins so.
+# Prefix of the user name under which a program of `rayside run` is debugged.
 OF_A_RUN = "rayside run "
 
 
 def own_name() -> str:
-    """Returns this user's name on this machine, or one made of the number where they have none."""
+    """Returns this user's name on this machine, or one made from the uid without a usable name."""
     with contextlib.suppress(KeyError, OSError):
         name = getpass.getuser().strip()
         if name and is_name(name):
@@ -27,18 +27,18 @@ def own_name() -> str:
 
 
 def is_name(text: str) -> bool:
-    """Returns whether it can be a user's name: short, of one line, and shown as it is."""
+    """Returns whether the text can be a user name: short, in one line, and printable unchanged."""
     return text == text.strip() and line(text, LONGEST_USER) == text
 
 
 def sees(user: str, of: str) -> bool:
-    """Returns whether `user` is shown, unasked, what is `of` that user, or of nobody where that is empty.
+    """Returns whether `user` sees by default what belongs to user `of`; an empty `of` is nobody.
 
-    An empty `user` is on a Ray that is one person's, who sees all. A program of `rayside run` sees its own.
+    An empty `user` sees all: the Ray cluster has one user. A program of `rayside run` sees only its own.
     """
     return of == user if user.startswith(OF_A_RUN) else not user or of in ("", user)
 
 
 def in_a_name(user: str) -> str:
-    """Returns the user's name as it can stand in that of an actor, or of a pod, where people read it."""
+    """Returns the user name in a form that fits into an actor's or a pod's name, for people to read."""
     return re.sub("[^a-z0-9]+", "-", user.lower()).strip("-")[:30].rstrip("-") or "somebody"

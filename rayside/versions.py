@@ -1,28 +1,28 @@
-"""Versions that the debugger is made for: pins, which bootstrap/settings.py has from here, and Ray's."""
+"""Supported versions of Ray, and pinned packages, which bootstrap/settings.py imports."""
 
 from __future__ import annotations
 
 import re
 
 DEBUGPY = "1.8.22"
-# It writes code with breakpoints in it; the newest that runs on Python 3.10, the oldest that we support.
+# It inserts breakpoints into code; the newest version for Python 3.10, the oldest supported Python.
 BYTECODE = "0.17.0"
-# The oldest Ray whose jobs can be debugged, and the first that knows tokens; tests run both. In older ones a
-# task that fails does not stop: their own debugger is another one.
+# The oldest Ray whose jobs can be debugged, and the first with tokens; tests run both. In older versions a
+# failed task does not stop: they have another debugger of their own.
 OLDEST_RAY = "2.39.0"
 FIRST_RAY_WITH_TOKENS = "2.52.1"
 
 
 def is_before(version: str, other: str) -> bool:
-    """Returns whether it is older, by the first two numbers; a version of another form is not.
+    """Returns whether `version` is older, by its first two numbers; False for another format.
 
-    A build of one's own may have such a one.
+    A custom build may have such a version.
     """
     numbers = _numbers(version)
     return bool(numbers) and numbers < _numbers(other)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Returns the two numbers that a version begins with, as in (2, 60); nothing of what has another form."""
+    """Returns the first two numbers of a version, as (2, 60); empty for another format."""
     begin = re.match(r"(\d+)\.(\d+)", version)
     return tuple(int(number) for number in begin.groups()) if begin else ()

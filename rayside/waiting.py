@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-# A check is repeated after this many seconds, each time half as long again, up to the limit:
-# quick things are seen at once, slow things are not hammered.
+# Pause between two checks in seconds; it grows by half each time, up to the limit: fast changes are seen
+# at once, slow ones are not polled too often.
 _FIRST_PAUSE, _PAUSE_GROWTH, _LONGEST_PAUSE = 0.05, 1.5, 0.5
 
 Seen = TypeVar("Seen")

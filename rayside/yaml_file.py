@@ -1,4 +1,4 @@
-"""Reads YAML files that users write, and refuses them with the place where they are wrong."""
+"""Reader of users' YAML files; its errors name the line and column."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rayside.errors import InvalidYaml
 
 
 def read(file: Path) -> Any:
-    """Returns the only document in `file`. Raises InvalidYaml, with the line and column where it has them."""
+    """Returns the only document in `file`. Raises InvalidYaml, with line and column if known."""
     return parse(_text(file), str(file))
 
 
@@ -50,7 +50,7 @@ def _parsed(load: Callable[[str], Any], text: str, where: str) -> Any:
         parts = [getattr(error, "context", None), getattr(error, "problem", None)]
         problem = ", ".join(part for part in parts if part) or str(error)
         raise InvalidYaml(f"{where}{place}: {problem}", hint="correct that line") from None
-    # So PyYAML says that there is no such day, that a tag does not fit its value, or that lists are too deep.
+    # PyYAML's errors for an impossible date, a tag that does not fit its value, and lists nested too deep.
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         hint = "put values that are no numbers and no dates in quotes"
         raise InvalidYaml(

@@ -1,9 +1,8 @@
-"""Makes a machine without a way out, beside this one: a network namespace with a Docker engine of its own.
+"""Air-gapped machine next to this one: a network namespace with a separate Docker engine.
 
-Whatever leaves the namespace is dropped, and counted: what the engine, its containers and the host's own
-programs send. There is a way out, as on a machine in a company's net, so that who tries to go out is seen.
-A resolver answers there, also at the addresses that this machine's programs ask. It knows no name, and keeps
-those that it is asked for.
+Packets that leave the namespace are dropped and counted: from the engine, its containers and the host's own
+programs. There is a default route, as in a company's network, so that attempts are seen. A resolver answers
+there, also at the addresses of this machine's resolvers. It resolves no name, and records the requested ones.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from rayside.system.shell import Shell
 from rayside.waiting import until
 
 NAMESPACE = "rayside-airgap"
-# Of the addresses that RFC 5737 leaves to documentation: nobody else is there.
+# An address that RFC 5737 reserves for documentation: no host has it.
 ADDRESS = "192.0.2.2"
 _HERE, _THERE = f"{ADDRESS}/30", "192.0.2.1/30"
 _RULES = """
@@ -41,8 +40,8 @@ table inet airgap {{
 }}
 """
 _OUT = "rs-out"
-# Answers each question by NXDOMAIN, and writes down which name was asked for: RFC 1035, section 4.1. It has
-# every address, for the machine may name a resolver at one of loopback's, where else nobody listens there.
+# Answers each query with NXDOMAIN, and records the name: RFC 1035, section 4.1. It listens on every address,
+# as the machine's resolver may be on a loopback address, where nothing else listens in the namespace.
 _RESOLVER = """
 import socket, sys
 port = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -58,29 +57,29 @@ with open(sys.argv[1], "a", buffering=1) as names:
         print(".".join(labels).lower(), file=names)
         port.sendto(question[:2] + bytes([0x81, 0x83]) + question[4:], asker)
 """
-# Of the cluster's own services and pods: no kernel knows them yet as a node starts, nor once it ends.
+# Networks of the cluster's services and pods: the kernel has no route to them while a node starts or ends.
 _OWN = "10.96.0.0/16, 10.244.0.0/16"
 
 
 @dataclass(frozen=True)
 class Airgap:
-    """A namespace with an engine; `folder` has all that the engine keeps."""
+    """Network namespace with an engine; `folder` contains all of the engine's data."""
 
     folder: Path
 
     @property
     def environment(self) -> dict[str, str]:
-        """Returns the environment of a user there: nothing is cached, and nothing of this machine is set."""
+        """Returns the environment of a user there: an empty cache, no settings of this machine."""
         home = self.folder / "home"
         keep = {name: os.environ[name] for name in ("PATH", "LANG", "TERM") if name in os.environ}
         return {**keep, "HOME": str(home), "DOCKER_HOST": f"unix://{self.folder}/docker.sock"}
 
     def command(self, *arguments: str | Path) -> list[str]:
-        """Returns the command that runs something there."""
+        """Returns the command that runs a program in the namespace."""
         return ["nsenter", f"--net=/run/netns/{NAMESPACE}", *map(str, arguments)]
 
     def run(self, *arguments: str | Path, timeout: float = 120, cwd: Path | None = None, **more: str) -> str:
-        """Runs a program there to its end, and returns what it prints."""
+        """Runs a program in the namespace to its end; returns its output."""
         done = subprocess.run(
             self.command(*arguments),
             cwd=cwd,
@@ -95,15 +94,15 @@ class Airgap:
         return done.stdout
 
     def left(self) -> dict[str, int]:
-        """Returns how many packets have tried to leave for each address."""
+        """Returns the number of dropped packets for each destination address."""
         listed = json.loads(self.run("nft", "--json", "list", "set", "inet", "airgap", "left"))["nftables"]
         elements = next(each["set"] for each in listed if "set" in each).get("elem", [])
         return {each["elem"]["val"]: each["elem"]["counter"]["packets"] for each in elements}
 
     def asked(self) -> set[str]:
-        """Returns the names that were asked for, without those by which CoreDNS looks for itself.
+        """Returns the requested names, without CoreDNS's own requests to detect loops.
 
-        They are two random numbers: https://coredns.io/plugins/loop/.
+        Their names are two random numbers: https://coredns.io/plugins/loop/.
         """
         names = set(self._names.read_text().split()) if self._names.exists() else set()
         return {name for name in names if not re.fullmatch(r"\d+\.\d+", name)}
@@ -115,7 +114,7 @@ class Airgap:
 
 @contextlib.contextmanager
 def airgap() -> Iterator[Airgap]:
-    """Yields it, with an engine that answers and has nothing; removes all of it afterwards."""
+    """Yields the air-gapped machine, with an empty running engine; removes everything afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="rs-air-", dir="/tmp"))
     gap = Airgap(folder)
     (folder / "home").mkdir()
@@ -126,7 +125,7 @@ def airgap() -> Iterator[Airgap]:
             f"link add {_OUT} netns {NAMESPACE} type veth peer name rs-world",
             f"-n {NAMESPACE} link set lo up",
             f"-n {NAMESPACE} address add {_HERE} dev {_OUT}",
-            # The kernel itself looks for neighbours and routers by IPv6.
+            # The kernel itself searches for neighbors and routers with IPv6.
             f"netns exec {NAMESPACE} sysctl --quiet --write net.ipv6.conf.{_OUT}.disable_ipv6=1",
             f"-n {NAMESPACE} link set {_OUT} up",
             *(f"-n {NAMESPACE} address add {each}/32 dev lo" for each in _resolvers()),
@@ -181,9 +180,9 @@ def _engine(gap: Airgap) -> Iterator[None]:
 
 
 def _resolvers() -> list[str]:
-    """Returns the addresses of this machine's resolvers that no loopback device has by itself.
+    """Returns the addresses of this machine's resolvers, without loopback addresses.
 
-    The names that a program asks them for say what it wants; packets to them would not.
+    The requested names show what a program wants; dropped packets to a resolver would not.
     """
     named = re.findall(r"^nameserver\s+([\d.]+)\s*$", Path("/etc/resolv.conf").read_text(), re.MULTILINE)
     return [each for each in dict.fromkeys(named) if not each.startswith("127.")]

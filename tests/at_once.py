@@ -1,4 +1,4 @@
-"""Says how soon tests expect what is done at once, on a machine that is busy with other tests."""
+"""Upper bound for immediate actions, on a machine that is busy with other tests."""
 
-# Seconds. What has this bound takes clearly longer where it is not done at once.
+# Seconds. A bounded action takes clearly longer if it is not immediate.
 AT_ONCE = 4.0

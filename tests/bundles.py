@@ -1,4 +1,4 @@
-"""Makes small bundles, right in all but their size."""
+"""Small bundles for tests, realistic in everything but their size."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rayside.private_file import write_private
 
 
 def minisign_keys(folder: Path, name: str) -> tuple[Path, Path]:
-    """Makes a secret and a public key without a password, `name`.key and `name`.pub; returns their files."""
+    """Makes a key pair without a password; returns the files `name`.key (secret) and `name`.pub."""
     secret, public = folder / f"{name}.key", folder / f"{name}.pub"
     subprocess.run(["minisign", "-G", "-W", "-p", public, "-s", secret], check=True, capture_output=True)
     return secret, public
@@ -43,10 +43,10 @@ def layer(name: str, content: bytes) -> bytes:
 def saved(
     images: dict[str, list[bytes]], *, is_older: bool = False, compress: Callable[[bytes], bytes] = bytes
 ) -> bytes:
-    """Returns an archive of images, each by its reference and layers, as `docker save` writes it.
+    """Returns an archive of images, each given by its reference and layers, in the format of `docker save`.
 
-    `is_older`: as engines before 25 do, with a second name for a layer that images share. `compress`: as
-    engines do that keep their images in containerd.
+    `is_older`: the format of engines before 25, with a second name for a shared layer. `compress`: as in
+    engines that store their images in containerd.
     """
     members: dict[str, bytes] = {}
     links: dict[str, str] = {}
@@ -91,7 +91,7 @@ def saved(
 
 
 def gathered(blobs: Blobs) -> tuple[Image, ...]:
-    """Returns an image of each name that a bundle has, all on the same layer."""
+    """Returns an image for each name in a bundle, all with the same base layer."""
     base = layer("base", b"base" * 1000)
     images = {f"test/{name}:1": [base, layer(name, name.encode())] for name in IMAGES}
     names = {f"test/{name}:1": name for name in IMAGES}
@@ -99,7 +99,7 @@ def gathered(blobs: Blobs) -> tuple[Image, ...]:
 
 
 def small(folder: Path, wheels: Iterable[Path] = (), **changed: Any) -> Path:
-    """Returns a bundle with small programs and images, and these wheels; `changed` is of its manifest."""
+    """Returns a bundle with small programs and images, and these wheels; `changed` are manifest fields."""
     blobs = Blobs(folder / "blobs")
     program = folder / "program"
     program.write_text("#!/bin/sh\necho it runs\n")
@@ -126,7 +126,7 @@ def small(folder: Path, wheels: Iterable[Path] = (), **changed: Any) -> Path:
 
 
 def recorded(cluster: Path, mirror: str) -> None:
-    """Keeps in a cluster's folder that it is made of a small bundle, which that mirror gave."""
+    """Records in a cluster's folder that the cluster was made from a small bundle from that mirror."""
     make_own(cluster)
     file = small(cluster)
     origin = Origin(file, Bundle.of(file).manifest, mirror)
@@ -134,7 +134,7 @@ def recorded(cluster: Path, mirror: str) -> None:
 
 
 def entry(name: str, **more: object) -> Callable[[tarfile.TarFile], None]:
-    """Returns what adds an entry of that name to an archive, with these fields of its header."""
+    """Returns a function that adds an entry of that name to an archive, with these header fields."""
 
     def add(tar: tarfile.TarFile) -> None:
         made = tarfile.TarInfo(name)

@@ -1,4 +1,4 @@
-"""Copies the project as somebody has it who cloned it, with what is changed here and not committed yet."""
+"""Copy of the project as after a clone, with the uncommitted changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bootstrap.settings import ROOT
 
 
 def check_out(folder: Path) -> Path:
-    """Copies every file that git has or does not ignore, and so no .venv; the folder may exist already."""
+    """Copies every tracked or not ignored file, and so no .venv; the folder may exist already."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in filter(None, listed.split("\0")):

@@ -17,15 +17,15 @@ import pytest
 
 from tests import lanes
 
-# Seconds that a lane has, once interrupted, to remove what its tests brought up, a kind cluster too.
+# Timeout in seconds of an interrupted lane to remove everything that its tests made, such as a kind cluster.
 PATIENCE = 180.0
-# The reasons of skips that stand with CI set, too: what a machine is, not what it lacks.
+# Reasons to skip that are allowed with CI set: properties of the machine, not missing programs.
 SKIPS = {
     "makes what only root, as Docker is, can make",
     "systemd's engine is not ours to kill",
     "this machine has no such Python",
 }
-# The name under which a test records a line for the end of the run, with pytest's `record_property`.
+# Property (pytest's `record_property`) with a line that is shown at the end of the run.
 FIGURE = "figure"
 
 
@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _ctrl_c(number: int, frame: object) -> None:
-    """Interrupts once: the tests' end must remove everything, however often pytest-xdist asks."""
+    """Interrupts once: further signals from pytest-xdist must not interrupt the cleanup."""
     signal.signal(signal.SIGINT, lambda number, frame: None)
     raise KeyboardInterrupt
 
@@ -48,8 +48,7 @@ def _ctrl_c(number: int, frame: object) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Makes Ctrl-C end the tests.
 
-    Where they are a job in the background of a script, they were started with it ignored, and every process
-    that they start would be too.
+    A background job of a script starts with SIGINT ignored, and its child processes would inherit that.
     """
     lane = hasattr(config, "workerinput")
     signal.signal(signal.SIGINT, _ctrl_c if lane else signal.default_int_handler)
@@ -58,10 +57,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _Failures:
-    """Shows each failure when it happens, with CI set: a run that is ended from outside has no summary.
+    """With CI set, shows each failure when it happens: a run that is killed has no summary.
 
-    With `--failures` it keeps them in a file, each below a line `FAILED nodeid`, and without their lanes;
-    below `ERROR nodeid` where tests could not be collected.
+    With `--failures` it writes them to a file, each below a line `FAILED nodeid`, without the lane;
+    below `ERROR nodeid` if tests could not be collected.
     """
 
     LINES = 60
@@ -106,7 +105,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     distributed = session.config.pluginmanager.getplugin("dsession")
     if distributed is None or exitstatus != pytest.ExitCode.INTERRUPTED:
         return
-    # A terminal has told them already; whoever told this process alone has not.
+    # A terminal signals the lanes too; a signal to this process alone does not reach them.
     for lane in psutil.Process().children():
         lane.send_signal(signal.SIGINT)
     for gateway in distributed.nodemanager.group:
@@ -117,7 +116,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs a test that is a coroutine in an event loop of its own; pytest-timeout bounds it as any other."""
+    """Runs a test that is a coroutine in a new event loop; pytest-timeout applies as to any other test."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
@@ -127,9 +126,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Fails, with CI set, a test that was skipped because something is missing: CI has what tests need.
+    """With CI set, fails a test that was skipped because something is missing: CI has what tests need.
 
-    So it does at a second look, for the test has run and failed before.
+    The same in a second look, as the test has run and failed before.
     """
     report = yield
     is_strict = os.environ.get("CI") or item.config.option.second_look
@@ -142,7 +141,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks the gate's tests, leaves other shards out, and puts the rest into lanes, in their order."""
+    """Marks the gate's tests, deselects other shards, and sorts the rest into lanes."""
     files = {item: PurePosixPath(item.nodeid.partition("::")[0]) for item in items}
     if shard := config.option.shard:
         which, count = map(int, shard.split("/"))
@@ -163,7 +162,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Prints the figures that tests have measured, the longest files, and what passed at a second look."""
+    """Prints the tests' measured figures, the slowest files, and the tests that passed at a second look."""
     reports = [
         report
         for category in ("passed", "failed", "error", "skipped", "")

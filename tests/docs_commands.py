@@ -1,4 +1,4 @@
-"""Lists the commands that README and docs show, and which of them no test can run."""
+"""Commands in README and docs, and the reasons why tests can't run some of them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ DOCUMENTS = [
     *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")),
     *sorted(f"docs/internals/{page.name}" for page in (ROOT / "docs" / "internals").glob("*.md")),
 ]
-# Other shells than the one that blocks are run by.
+# Languages of command blocks; the tests run the blocks of `sh`.
 SHELLS = ("sh", "zsh", "fish")
 
 _CI = ".ci/run runs it before the tests, or they are it"
-# Each command that is shown and that tests/e2e/test_readme.py does not run: why.
+# Why tests/e2e/test_readme.py does not run a documented command, by command.
 NOT_RUN = {
     "./invokew check": _CI,
     "./invokew test": "it would run all tests within one of them; .ci/run runs it",
@@ -130,13 +130,13 @@ NOT_RUN = {
         "fish: tests/integration/bootstrap/test_completion.py runs it where fish is"
     ),
 }
-# Those that need the kind cluster.
+# Commands that need the kind cluster.
 ON_KIND = ("./invokew up --target kind",)
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, the line that it begins at, and its lines."""
+    """Fenced block: its language, its first line's number, and its lines."""
 
     document: str
     language: str
@@ -149,7 +149,7 @@ class Block:
 
     @property
     def commands(self) -> list[str]:
-        """Returns its commands as they would be typed, without comments; a trailing backslash joins lines."""
+        """Returns the commands as typed, without comments; a trailing backslash joins lines."""
         joined = "\n".join(self.lines).replace("\\\n", " ")
         return [command for line in joined.split("\n") if (command := without_comment(line).strip())]
 
@@ -184,18 +184,18 @@ def commands() -> list[str]:
 
 
 def run_on_local() -> list[Block]:
-    """Returns the blocks of which at least one command runs on a local cluster, each once."""
-    # Its blocks are those of README.md: tests/unit/bootstrap/test_docs.py holds it to that.
+    """Returns the blocks with at least one command for a local cluster, each once."""
+    # README.zh.md has the same blocks as README.md, which tests/unit/bootstrap/test_docs.py checks.
     return [block for block in shown() if block.document != "README.zh.md" and runnable(block)]
 
 
 def runnable(block: Block) -> list[str]:
-    """Returns the block's commands without those that are not run, or need kind."""
+    """Returns the block's commands, except commands that are not run or need kind."""
     return [command for command in block.commands if command not in NOT_RUN and command not in ON_KIND]
 
 
 def changes_settings(block: Block) -> bool:
-    """Returns whether it sets a variable for a command, so that a cluster that is up would have drifted."""
+    """Returns whether a command sets a variable, with which a running cluster would count as drifted."""
     return any(command.startswith("INVOKE_RAYSIDE_") for command in block.commands)
 
 

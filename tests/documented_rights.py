@@ -1,4 +1,4 @@
-"""Reads the rights in Kubernetes that a page of the documentation gives, as its Roles have them."""
+"""Permissions in Kubernetes that the Roles on a page of the documentation grant."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bootstrap.settings import ROOT
 
 
 def documented(page: str, name: str) -> list[Rule]:
-    """Returns the rules of the Role, or the ClusterRole, of that name on a page of docs/."""
+    """Returns the rules of the Role, or the ClusterRole, with that name on a page of docs/."""
     blocks = re.findall(r"```yaml\n(apiVersion.+?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
     documents = [document for block in blocks for document in yaml.safe_load_all(block)]
     (role,) = [document for document in documents if document["metadata"]["name"] == name]
@@ -31,5 +31,5 @@ def rules_of(role: Mapping[str, Any]) -> list[Rule]:
 
 
 def each(rules: Iterable[Rule]) -> set[tuple[str, str, str]]:
-    """Returns each right by itself: group, resource, verb."""
+    """Returns each permission separately: group, resource, verb."""
     return {(rule.group, rule.resource, verb) for rule in rules for verb in rule.verbs}

@@ -1,4 +1,4 @@
-"""Builds programs of others that tests and benchmarks alone use, from the modules of image/programs/."""
+"""Third-party Go programs for tests and benchmarks only, built from the modules of image/programs/."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rayside.system.shell import Shell
 
 
 def built(name: str, package: str, version: str) -> Path:
-    """Returns the program of that name, of image/programs/NAME; it is built where it is not yet."""
+    """Returns the program of that name from image/programs/NAME; builds it if it is missing."""
     cache, shell = Settings().cache_folder, Shell()
     go = Go(shell, cache)
     programs = GoPrograms(shell, go, cache, name, name, name, version, ((name, package),))

@@ -1,4 +1,4 @@
-"""Serves HTTP on this machine as a test says, in the place of a service."""
+"""HTTP servers on this machine that play a service for a test."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 def answering(
     answer: Answer, port: int = 0, *, address: str = "127.0.0.1", files: tuple[Path, Path] | None = None
 ) -> Iterator[int]:
-    """Has each request answered, whatever its method; yields the port.
+    """Runs a server that answers each request, with any method; yields the port.
 
-    `files` are of a certificate and its key, for TLS.
+    `files` are a certificate and its key, for TLS.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -36,7 +36,7 @@ def answering(
         if files:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(*files)
-            # The handshake is the thread's: one client who says nothing must not keep others waiting.
+            # The thread does the handshake: a silent client must not block other clients.
             server.socket = context.wrap_socket(
                 server.socket, server_side=True, do_handshake_on_connect=False
             )

@@ -1,4 +1,4 @@
-"""Makes the identity of a cluster for tests, with folders and ports that nobody uses."""
+"""Identity of a cluster for tests, with unused folders and ports."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Lanes and shards: which tests share a process, in what order, and which piece of all tests they belong to.
+"""Lanes and shards: which tests share a process, in what order, and which part of all tests they belong to.
 
-Two processes run the tests, for that is what two processors carry. Each takes one lane after the other, and
-runs a lane in order. All tests with the Docker engine are one lane, for they share a kind cluster; all with a
-real Ray are another, for two Rays that start at once starve each other; every other file is a lane by itself.
+Two processes run the tests, as many as two CPUs can carry. Each runs one lane after the other, and a lane in
+order. All tests with the Docker engine are one lane, as they share a kind cluster; all with a real Ray are
+another, as two Ray clusters that start at once starve each other; every other file is a separate lane.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from pathlib import Path, PurePosixPath
 
 KIND, RAY = "kind", "ray"
 
-# The fixtures of tests/integration that bring up a real Ray.
+# Fixtures of tests/integration that start a real Ray cluster.
 WITH_RAY = {"rayside", "up"}
-# The modules that have a Ray and run beside that of the lane, which would be the longest otherwise.
+# Modules with a Ray cluster that run in parallel to the Ray lane, which would be the longest otherwise.
 BESIDE = {"test_labs"}
-# What makes the kind cluster in pieces, which all that come after it share.
+# The test that makes the kind cluster step by step; all later tests share the cluster.
 FIRST = "test_up_killed_at_each_step_goes_on"
-# The module whose other tests take from the cluster what the rest needs: the engine, the head, the forwards.
+# The module whose other tests break parts of the cluster that the rest needs: engine, head, forwards.
 LAST = "test_kind_faults"
-# Seconds that each file took in a whole run, by its path below tests/; NEW for a file that it lacks.
+# Seconds that each file took in a whole run, by its path below tests/; NEW for a file that is missing there.
 SECONDS = Path(__file__).with_name("seconds.json")
 NEW = 5.0
 
@@ -32,7 +32,7 @@ def lane(file: PurePosixPath, fixtures: Iterable[str] = ()) -> str:
     """Returns the lane of a test that uses `fixtures`, in a file such as `tests/unit/rayside/test_dap.py`."""
     suite = file.parts[1]
     if suite == "e2e":
-        # It follows the pages on a Ray of this machine, but for the commands that need kind.
+        # It runs the pages' commands on a local Ray cluster, except commands that need kind.
         return RAY if file.stem == "test_readme" and "kind" not in fixtures else KIND
     if suite == "browser":
         return RAY
@@ -41,10 +41,10 @@ def lane(file: PurePosixPath, fixtures: Iterable[str] = ()) -> str:
 
 
 def place(file: PurePosixPath, test: str, lane: str) -> tuple[int, float]:
-    """Returns where a test is in the order of all.
+    """Returns the sort key of a test.
 
-    A Ray cluster starts when the kind cluster has been made: both at once are more than two processors
-    carry. Within the lane of kind FIRST and LAST say the order; elsewhere the slowest file comes first.
+    A Ray cluster starts after the kind cluster was made: both at once are too much for two CPUs. In the
+    lane of kind, FIRST and LAST set the order; elsewhere the slowest file comes first.
     """
     if lane == KIND:
         return 0, -1 if test == FIRST else 1 if file.stem == LAST else 0
@@ -52,7 +52,7 @@ def place(file: PurePosixPath, test: str, lane: str) -> tuple[int, float]:
 
 
 def seconds(file: PurePosixPath) -> float:
-    """Returns how long a file takes, by SECONDS."""
+    """Returns the duration of a file in seconds, from SECONDS."""
     return float(_recorded().get("/".join(file.parts[1:]), NEW))
 
 
@@ -64,8 +64,8 @@ def _recorded() -> dict[str, float]:
 def shards(files: Iterable[PurePosixPath], count: int) -> dict[PurePosixPath, int]:
     """Returns the shard of each file, from 1 to `count`.
 
-    Each suite is cut into `count` pieces that take about as long by SECONDS, so that each shard has something
-    for every lane. The files of a suite are in the order of their names: what is cut stays so.
+    Each suite is cut into `count` pieces of about equal duration by SECONDS, so that each shard has files for
+    every lane. The files of a suite are sorted by name, so that the pieces are stable.
     """
     by_suite: dict[str, list[PurePosixPath]] = defaultdict(list)
     for file in sorted(set(files)):

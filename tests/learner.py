@@ -1,4 +1,4 @@
-"""Provides a learner of the labs, whose copies are of their own."""
+"""New learner of the labs, with separate copies of the files."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rayside.system.lock import alone
 
 @contextlib.contextmanager
 def new_learner() -> Iterator[None]:
-    """A learner who has not begun; whatever is in the place of the copies is put back afterwards."""
+    """Provides a learner without progress; moves existing copies aside, and back afterwards."""
     aside = FOLDER.with_name("labs.aside")
-    # The other lane may have a learner too, and the place of the copies is the same.
+    # A learner in another lane uses the same folder for the copies.
     with alone(Settings().cache_folder / "tests-with-labs.lock", lambda: None):
         if FOLDER.exists():
             FOLDER.rename(aside)

@@ -1,9 +1,9 @@
-"""Says where the hook of `submit --debug` works, Ray by Python; it is no test, because it takes long.
+"""Compatibility matrix of the hook of `submit --debug`, Ray by Python; not a test, as it takes long.
 
 `python -m tests.matrix FOLDER [RAY:PYTHON ...]` makes an environment for each cell below FOLDER
-(with uv, which looks for the Pythons on PATH), starts a Ray there, submits a job, and sees whether a plain
-line of a task and of the driver stops.
-`RAY:PYTHON:bare` has no debugpy in the environment: the job gets it by pip.
+(with uv, which looks for the Pythons on PATH), starts a Ray cluster there, submits a job, and checks that
+breakpoints in a task and in the driver stop.
+`RAY:PYTHON:bare` has no debugpy in the environment: the job installs it with pip.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ MARK = "RAYSIDE_MATRIX"
 
 @dataclass(frozen=True)
 class Cell:
-    """A running Ray."""
+    """Running Ray cluster."""
 
     folder: Path
     programs: Path
@@ -66,7 +66,7 @@ class Cell:
 
 @contextlib.contextmanager
 def running(ray: str, python: str, bare: bool, below: Path, port: int) -> Iterator[Cell]:
-    """Runs a Ray of that version until the end of the block; raises CalledProcessError if it has no wheel."""
+    """Runs a Ray cluster of that version in the context; raises CalledProcessError if there is no wheel."""
     venv = below / f"{ray}-{python}{'-bare' if bare else ''}"
     if not (venv / "complete").exists():
         subprocess.run(
@@ -75,12 +75,12 @@ def running(ray: str, python: str, bare: bool, below: Path, port: int) -> Iterat
         )
         packages = [f"ray[default]=={ray}", *([] if bare else [f"debugpy=={DEBUGPY_VERSION}"])]
         install: list[str | Path] = ["uv", "pip", "install", "--quiet", "--python", venv / "bin" / "python"]
-        # Older Rays import pkg_resources.
+        # Older versions of Ray import pkg_resources.
         subprocess.run([*install, "--only-binary", "ray", "setuptools<81", *packages], check=True)
         (venv / "complete").touch()
     folder = Path(tempfile.mkdtemp(prefix="m-", dir="/tmp"))
     mark = secrets.token_hex(8)
-    # Earlier ones know no token, and so do their debuggers.
+    # Before 2.52 neither Ray nor its debuggers have tokens.
     knows = tuple(map(int, ray.split("."))) >= (2, 52)
     token = secrets.token_urlsafe(16) if knows else ""
     environment = {
@@ -118,7 +118,7 @@ def running(ray: str, python: str, bare: bool, below: Path, port: int) -> Iterat
 
 
 def end(mark: str) -> None:
-    """Ends every process of that Ray, and no other."""
+    """Kills every process of that Ray cluster, and no other."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.environ().get(MARK) == mark:
@@ -126,7 +126,7 @@ def end(mark: str) -> None:
 
 
 async def stops(cell: Cell, bare: bool) -> str:
-    """Returns `yes`, or what was missing."""
+    """Returns `yes`, or what went wrong."""
     code = cell.folder / "code"
     code.mkdir()
     (code / "program.py").write_text(PROGRAM)
@@ -178,7 +178,7 @@ def main(arguments: list[str]) -> None:
                 answer = asyncio.run(stops(running_cell, bool(bare)))
         except subprocess.CalledProcessError:
             answer = "not run: no wheel, or it can't be installed"
-        except Exception as error:  # the other cells are run all the same
+        except Exception as error:  # The other cells still run.
             answer = f"failed: {type(error).__name__}: {str(error)[:300]}"
         print(f"{cell:20} {answer} ({time.monotonic() - began:.0f} s)", flush=True)
 

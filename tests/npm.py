@@ -1,4 +1,4 @@
-"""Provides Node and npm, and npm packages that only tests need."""
+"""Node, npm, and npm packages that only tests need."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def environment(node: Path) -> dict[str, str]:
 
 
 def packages(node: Path, folder: Path) -> Path:
-    """Returns `node_modules` for the lock file in `folder`, fetched once into the cache."""
+    """Returns `node_modules` for the lock file in `folder`, downloaded once into the cache."""
     files = [folder / name for name in ("package.json", "package-lock.json")]
     cached = Settings().cache_folder / f"npm-{cache.key(*(file.read_text() for file in files))}"
     with cache.making(cached, lambda text: None) as draft:

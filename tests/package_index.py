@@ -1,4 +1,4 @@
-"""Serves a package index as companies have one: by TLS, of an authority of its own, for one user alone."""
+"""Private package index as in a company: TLS with a private CA, and a login."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _LOGIN = f"Basic {base64.b64encode(f'{USER}:{PASSWORD}'.encode()).decode()}"
 
 @dataclass(frozen=True)
 class Served:
-    """An index that runs; `asked` are the paths that its user asked for."""
+    """Running index; `asked` are the paths that its user requested."""
 
     host: str
     authority: Path
     asked: list[str] = field(default_factory=list)
 
     def url(self, password: str = PASSWORD) -> str:
-        """Returns its address, with a login."""
+        """Returns its URL, with a login."""
         return f"https://{USER}:{quote(password, safe='')}@{self.host}/simple/"
 
 
 @contextlib.contextmanager
 def served(folder: Path, address: str, wheels: Sequence[Path]) -> Iterator[Served]:
-    """Serves these wheels on an address of this machine, as PEP 503 has it."""
+    """Serves these wheels on an address of this machine (PEP 503)."""
     folder.mkdir()
     authority, certificate = of_an_authority(address, folder)
     files = {f"/files/{wheel.name}": wheel for wheel in wheels}
@@ -61,7 +61,7 @@ def served(folder: Path, address: str, wheels: Sequence[Path]) -> Iterator[Serve
 
 
 def wheel(folder: Path, name: str, version: str) -> Path:
-    """Returns a wheel of a package with one module, which says its `VERSION`."""
+    """Returns a wheel of a package with one module, which contains its `VERSION`."""
     file = folder / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
     with zipfile.ZipFile(file, "w") as archive:

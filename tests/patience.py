@@ -1,4 +1,4 @@
-"""How long tests wait for what real processes do."""
+"""Timeout for actions of real processes in tests."""
 
-# Seconds. Only a broken test waits so long, on whatever machine and beside whatever else runs there.
+# Seconds. Only a broken test waits so long, even on a slow or busy machine.
 PATIENCE = 120.0

@@ -1,4 +1,4 @@
-"""Turns a story, a test that is a coroutine and gets its world, into one that pytest runs."""
+"""Decorator that turns a story, a coroutine with its world as an argument, into a test for pytest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Story = Callable[..., Coroutine[Any, Any, None]]
 def played(
     play: Callable[[Callable[[World], Coroutine[Any, Any, None]]], None],
 ) -> Callable[[Story], Callable[..., None]]:
-    """Returns a decorator of stories, whose world `play` makes; all other arguments are pytest's to give."""
+    """Returns a decorator of stories, whose world `play` makes; pytest provides all other arguments."""
 
     def decorate(story: Story) -> Callable[..., None]:
         @functools.wraps(story)

@@ -1,7 +1,7 @@
-"""Makes Python programs at random: loops, closures, generators, exceptions, async code, decorators, classes.
+"""Random Python programs: loops, closures, generators, exceptions, async code, decorators, classes.
 
 The same seed gives the same program on every Python from 3.10 on. A program ends by itself, has no input,
-and leaves what it computed in the variable `result`.
+and stores its results in the variable `result`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def managed(name):
 
 
 class _Writer:
-    """Writes one program; `names` are the variables that are bound where it writes."""
+    """Writer of one program; `names` are the variables that are bound at the current place."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -87,7 +87,7 @@ class _Writer:
     # --- statements --------------------------------------------------------------------------
 
     def block(self, depth: int, names: list[str], budget: int, kind: str) -> None:
-        """Writes one to four statements, in a function of that kind: "plain", "generator" or "async"."""
+        """Writes one to three statements, in a function of that kind: "plain", "generator" or "async"."""
         names = list(names)
         for _ in range(self.random.randrange(1, 4)):
             self.statement(depth, names, budget, kind)
@@ -120,7 +120,7 @@ class _Writer:
     def unpack(self, depth: int, names: list[str], budget: int, kind: str) -> None:
         first, second = self.new("v"), self.new("v")
         values = [self.value(names), self.value(names)]
-        # With sys.monitoring on 3.12 debugpy misses where a generator begins, on a line that had a loop.
+        # With sys.monitoring on 3.12 debugpy misses the start of a generator, on a line that had a loop.
         while all("for each in" in value for value in values):
             values[1] = self.value(names)
         self.put(depth, f"{first}, {second} = {', '.join(values)}")

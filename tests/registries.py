@@ -1,4 +1,4 @@
-"""Serves Debian's package `docker-registry` on the loopback address."""
+"""Container registries for tests: Debian's package `docker-registry` on the loopback address."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from rayside.waiting import until
 from tests.integration.self_signed import self_signed
 
 USER, PASSWORD = "ada", "only a test"
-# That password as htpasswd has it, by bcrypt: docker-registry takes nothing else.
+# The password in htpasswd format, with bcrypt: docker-registry accepts nothing else.
 _USERS = f"{USER}:$2y$05$abcdefghijklmnopqrstuuS7mRGduleRKIXcVMQ9g35T3JQFlhvjq\n"
 
 
 @dataclass(frozen=True)
 class Served:
-    """A registry that runs: `name` is its host and port, `authority` whose certificate it has, with TLS."""
+    """Running registry: `name` is its host and port; with TLS, `authority` is the file of its certificate."""
 
     name: str
     storage: Path
@@ -51,10 +51,10 @@ def served(
     command: Callable[..., list[str]] = lambda *words: list(words),
     **more: Any,
 ) -> Iterator[Served]:
-    """Serves one; `users` are those who may use it, as htpasswd has them.
+    """Runs a registry; `users` are its users in htpasswd format.
 
-    `certificate` has the files of a certificate and of its key; `command` runs a program where it is to be;
-    `more` is added to its `storage`.
+    `certificate` are the files of a certificate and its key; `command` wraps a command line, for example
+    for a network namespace; `more` is added to its `storage`.
     """
     if shutil.which("docker-registry") is None:
         why = "docker-registry is not on this machine"
@@ -90,7 +90,7 @@ def served(
 
 @contextlib.contextmanager
 def with_oras() -> Iterator[None]:
-    """Has the registry client on PATH, which it fetches or builds where this machine has none."""
+    """Puts the registry client on PATH; downloads or builds it if this machine has none."""
     client = RegistryClient(Settings(), Shell())
     try:
         if client.check().condition is Condition.MISSING:
@@ -105,7 +105,7 @@ def with_oras() -> Iterator[None]:
 
 @contextlib.contextmanager
 def private(folder: Path, host: str = "localhost", **more: Any) -> Iterator[Served]:
-    """Serves one with TLS by an authority of its own, for `USER` alone."""
+    """Runs a registry with TLS, by default self-signed, for `USER` alone."""
     with served(folder, host=host, encrypted=True, users=_USERS, **more) as registry:
         yield registry
 

@@ -1,4 +1,4 @@
-"""Makes targets for tests, of settings that need not be those of a cluster that is up."""
+"""Targets for tests, from settings that need not belong to a running cluster."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rayside.system.shell import Shell
 
 
 def local_target(settings: Settings | None = None) -> Local:
-    """Returns Ray on this machine, as the settings have it."""
+    """Returns the target `local` with these settings."""
     settings = settings or Settings(target="local")
     return Local(settings, Shell(), configured(settings, "local"), "a test")
 
 
 def kind_target(settings: Settings | None = None) -> Kind:
-    """Returns a kind cluster, as the settings have it; from `packages`, unless they name another source."""
+    """Returns the target `kind` with these settings; the default source is `packages`."""
     settings = settings or Settings(target="kind")
     identity = configured(settings, "kind")
     return Kind(settings, Shell(), replace(identity, source=identity.source or "packages"), "a test")

@@ -1,1 +1,1 @@
-"""Carries an editor's connection to a debug relay elsewhere, over ways that break and come back."""
+"""Port forwards to a remote debug relay, which keep an editor's session while the connection is lost."""

@@ -1,8 +1,8 @@
-"""Joins an editor with a relay over a way that may break, and tells the editor what becomes of it.
+"""Editor's connection to a relay over an unreliable network; the editor is told about its state.
 
-Beats go over the way within the editor's connection: by them this side notices that the way is lost where
-nothing else tells, and the relay that the editor's machine sleeps or has gone. While the way is lost the
-editor's connection is kept, and the editor told to attach again as soon as a relay answers.
+Heartbeats inside the DAP connection show this side that the network is lost, and the relay that the
+editor's machine sleeps or has gone. Meanwhile the editor's own connection stays open; once a relay answers,
+the editor is asked to attach again.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from rayside.plain import line
 from rayside.reach.editor_state import Exchange, answer, end, is_relay_ending, waiting
 from rayside.reach.patience import Pace, Patience
 
-# What a forward leads to.
+# Protocol of a forward's target.
 Speaks = Literal["http", "https", "dap"]
 
-# Seconds for a relay to answer whether it is there, and between two tries to find it.
+# Timeout in seconds for a relay's first answer, and pause between two tries to reconnect.
 _ANSWER, _PAUSE = 5.0, 1.0
-# Seconds for the relay to close what the editor has left, and for the editor to take leave.
+# Timeout in seconds for the relay to close the connection after the editor left, and for the editor to leave.
 _GOODBYE = 5.0
-# Seconds for the same where the forward ends: its process has to be gone within one.
+# The same if the forward ends: its process has to end within one second.
 _SOON = 0.4
 _CHUNK = 65_536
-# The most characters of why a way is lost: the other side may have chosen them.
+# Limit: characters of the reason of a lost connection, which the other side may have chosen.
 _LONGEST = 300
 
 
 class Way(Protocol):
-    """A stream of bytes to the relay's port."""
+    """Byte stream to the relay's port."""
 
     async def read(self) -> bytes:
         """Returns the next bytes; empty at the end. Raises RaysideError, OSError."""
@@ -51,10 +51,10 @@ class EditorConnection:
     """Serves one editor, in `run`.
 
     Args:
-        open_way: opens a way; it raises RaysideError, OSError or TimeoutError where there is none within
+        open_way: opens a connection to the relay's port; raises RaysideError, OSError, or TimeoutError after
             some seconds.
-        log: takes a line for each thing that happens.
-        pace: is shared by all editors of the port.
+        log: called with a line for each event.
+        pace: backoff that all editors of the port share.
     """
 
     def __init__(
@@ -72,16 +72,16 @@ class EditorConnection:
         self._exchange = Exchange()
         self._seq = itertools.count(1)
         self._way: Way | None = None
-        # What the editor said, on its way to the relay: one that takes nothing keeps it for ever.
+        # The editor's message that is being sent; it never ends if the relay reads nothing.
         self._sending: asyncio.Future[None] | None = None
         self._missed = 0
         self._attached = asyncio.Event()
-        self._attached_at = 0.0  # the moment, of the event loop's clock
-        # Whether this side waits for the editor to take what came: then nothing more is read.
+        self._attached_at = 0.0  # by the event loop's clock
+        # Whether this side waits for the editor to read: then it reads nothing more from the relay.
         self._stuck = False
 
     async def run(self) -> None:
-        """Serves the editor to its end; its streams are left to the caller to close. Raises as `open_way`."""
+        """Serves the editor to its end; the caller closes its streams. Raises as `open_way`."""
         way = self._way = await self._open_way()
         reading = asyncio.create_task(self._read_editor())
         try:
@@ -97,10 +97,10 @@ class EditorConnection:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
 
-    # --- while the way is there ------------------------------------------------------------
+    # --- while connected -------------------------------------------------------------------
 
     async def _carried(self, way: Way, reading: asyncio.Task[None]) -> str:
-        """Copies both ways; returns why the way was lost, empty where the editor has left."""
+        """Copies in both directions; returns why the connection was lost, or "" if the editor has left."""
         down = asyncio.create_task(self._read_way(way))
         beating = asyncio.create_task(self._beat(way))
         try:
@@ -121,11 +121,11 @@ class EditorConnection:
                 task.cancel()
             try:
                 await asyncio.gather(down, beating, return_exceptions=True)
-            finally:  # The forward may end just now.
+            finally:  # even if the forward is cancelled now
                 await way.close()
 
     async def _leave(self, way: Way, down: asyncio.Task[str], seconds: float) -> None:
-        """Tells the relay that the editor does not come back, and waits until it has closed the way."""
+        """Tells the relay that the editor does not come back, and waits until it closes the connection."""
 
         async def left() -> None:
             if self._attached.is_set():
@@ -137,7 +137,7 @@ class EditorConnection:
             await within(seconds, left())
 
     async def _read_editor(self) -> None:
-        """Passes on what the editor says, and answers it while there is no way; returns when it has gone."""
+        """Forwards the editor's messages, or answers them while disconnected, until the editor leaves."""
         decoder = Decoder()
         with contextlib.suppress(OSError, FramingError):
             while data := await self._reader.read(_CHUNK):
@@ -146,14 +146,14 @@ class EditorConnection:
                         self._answer(message)
                         continue
                     self._exchange.asked(message)
-                    # Where it can't be sent, it is answered when the way counts as lost.
+                    # If it can't be sent, it is answered when the connection counts as lost.
                     sending = self._sending = asyncio.ensure_future(way.send(encode(message)))
                     await asyncio.wait({sending})
                     with contextlib.suppress(OSError, RaysideError, asyncio.CancelledError):
                         sending.result()
 
     async def _read_way(self, way: Way) -> str:
-        """Passes on what the relay says; returns why that has ended."""
+        """Forwards the relay's messages; returns why they ended."""
         decoder, data = Decoder(), b""
         try:
             while data := await way.read():
@@ -175,17 +175,17 @@ class EditorConnection:
         except RaysideError as error:
             return error.message
         except FramingError:
-            self._writer.write(data)  # Whoever asks sees for itself what answers.
+            self._writer.write(data)  # The client sees the foreign answer.
             return "what answers there is no debug relay"
         except OSError as error:
             return error.strerror or str(error)
         return "the connection was closed"
 
     async def _beat(self, way: Way) -> str:
-        """Sends beats once the editor is attached; returns why the way counts as lost."""
+        """Sends heartbeats once the editor is attached; returns why the connection counts as lost."""
         await self._attached.wait()
         every, most = self._patience.every, self._patience.most_missed
-        # After a sleep of this machine the clock may have gone on, but no beat was missed.
+        # It counts heartbeats: the clock may advance while this machine sleeps, without any being missed.
         while self._missed <= most:
             if not self._stuck:
                 self._missed += 1
@@ -194,10 +194,10 @@ class EditorConnection:
             await asyncio.sleep(every)
         return f"nothing has come from there for {every * most:g} s"
 
-    # --- while it is lost ------------------------------------------------------------------
+    # --- while the connection is lost ------------------------------------------------------
 
     async def _outlasted(self, lost: str, reading: asyncio.Task[None]) -> None:
-        """Keeps the editor until a relay answers, and has it attach again; or ends it, and says why."""
+        """Keeps the editor until a relay answers, to attach again; or ends its session with the reason."""
         patience = self._patience
         pause = self._pace.after(asyncio.get_running_loop().time() - self._attached_at)
         self._tell(
@@ -224,7 +224,7 @@ class EditorConnection:
         await asyncio.wait({reading}, timeout=_GOODBYE)
 
     async def _relay_again(self, reading: asyncio.Task[None]) -> str:
-        """Returns what has become of the way; it returns, too, when the editor has gone."""
+        """Retries the connection; returns WAY_BACK, RELAY_GONE or WAY_LOST. Ends if the editor leaves."""
         clock = asyncio.get_running_loop().time
         until, absent_until = clock() + self._patience.lost, 0.0
         while not reading.done() and clock() < until:
@@ -249,13 +249,13 @@ class EditorConnection:
             self._writer.close()
 
     def _tell(self, *messages: Message) -> None:
-        """Sends an output event of our own to the editor."""
+        """Sends this side's own messages to the editor."""
         for message in messages:
             self._writer.write(encode({"seq": next(self._seq), **message}))
 
 
 async def _answers(way: Way) -> bool:
-    """Returns whether a relay answers at the end of a way, which is closed. Raises TimeoutError."""
+    """Returns whether a relay answers on this connection; closes it. Raises TimeoutError."""
 
     async def answered() -> bool:
         await way.send(encode({"seq": 1, "type": "request", "command": "initialize", "arguments": {}}))

@@ -1,4 +1,4 @@
-"""State of one editor's connection to the relay: what is open, and what ends it towards the editor."""
+"""State of one editor's DAP session: pending requests, and the messages that end the session."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from rayside.dap.framing import Message
 
 
 class Exchange:
-    """Follows what both sides say.
+    """Tracks the messages of both sides.
 
     Attributes:
-        attached: whether the relay has let the editor attach.
-        over: whether one side has said that it is the end.
-        ticket: by which the editor takes its session back; empty where the relay gave none.
+        attached: whether the relay has accepted the editor's `attach`.
+        over: whether one side has ended the session.
+        ticket: lets the editor resume its session; empty if the relay sent none.
     """
 
     def __init__(self) -> None:
         self.attached = self.over = False
         self.ticket = ""
-        self._open: dict[int, str] = {}  # the commands without an answer, by the request's seq
+        self._open: dict[int, str] = {}  # commands of pending requests, by their seq
 
     def asked(self, message: Message) -> None:
-        """Notes a message of the editor."""
+        """Records a message from the editor."""
         seq, command = message.get("seq"), message.get("command")
         if message.get("type") == "request" and isinstance(seq, int):
             self._open[seq] = str(command)
             self.over = self.over or command == "disconnect"
 
     def answered(self, message: Message) -> None:
-        """Notes a message of the relay."""
+        """Records a message from the relay."""
         if message.get("type") == "event":
             self.over = self.over or message.get("event") == "terminated"
             return
@@ -43,23 +43,23 @@ class Exchange:
             self.ticket = ticket if isinstance(ticket, str) and len(ticket) <= LONGEST_TICKET else ""
 
     def unanswered(self, why: str) -> list[Message]:
-        """Returns the answers to what the relay will not answer any more."""
+        """Returns error responses to the pending requests, which the relay won't answer any more."""
         asked, self._open = self._open, {}
         return [_refusal(seq, command, why) for seq, command in asked.items()]
 
     @property
     def restart(self) -> Message:
-        """Returns what has the editor attach again, and take its session back."""
+        """Returns the value of `restart` with which the editor attaches again and resumes its session."""
         return {**RESTARTS, **({TICKET: self.ticket} if self.ticket else {})}
 
     @property
     def outlasts(self) -> bool:
-        """Returns whether the editor is to keep its session if the way breaks now."""
+        """Returns whether the editor keeps its session if the connection breaks now."""
         return self.attached and not self.over
 
 
 def answer(message: Message, why: str) -> Message | None:
-    """Returns the answer to a message of an editor without a relay; None where it needs none."""
+    """Returns the response to an editor's message while there is no relay; None if it needs none."""
     seq, command = message.get("seq"), str(message.get("command"))
     if message.get("type") != "request" or not isinstance(seq, int):
         return None
@@ -72,23 +72,23 @@ def answer(message: Message, why: str) -> Message | None:
 
 
 def is_relay_ending(message: Message) -> bool:
-    """Returns whether the relay says that it ends, as one does in whose place another may come."""
+    """Returns whether the relay announces its end; another relay may replace it."""
     return message.get("event") == "terminated" and _ray(message).get("reason") == RELAY_ENDING
 
 
 def waiting(text: str) -> Message:
-    """Returns what tells an editor that the way is lost, and is looked for."""
+    """Returns the output event that tells an editor that the connection is lost and retried."""
     return _output(text, {"ray": {"reason": WAITING}})
 
 
 def end(text: str, reason: str, restart: Message | None = None) -> list[Message]:
-    """Returns what ends an editor's session; with `restart`, editors that know it in DAP attach again."""
+    """Returns the messages that end an editor's session; with `restart`, editors that support it reattach."""
     body: Message = {"ray": {"reason": reason}, **({"restart": restart} if restart else {})}
     return [_output(text), {"type": "event", "event": "terminated", "body": body}]
 
 
 def _ray(message: Message) -> Message:
-    """Returns what a message of the relay says beyond DAP."""
+    """Returns the part of a relay's message that is an addition to DAP."""
     body = message.get("body")
     ray = body.get("ray") if isinstance(body, dict) else None
     return ray if isinstance(ray, dict) else {}

@@ -1,4 +1,4 @@
-"""Timeouts of an editor's connection: for a way, for a relay, and before an editor may attach again."""
+"""Timeouts of an editor's connection to the relay, and the backoff before an editor attaches again."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class Patience:
     """Timeouts, in seconds.
 
     Attributes:
-        every: between two beats; `most_missed` without an answer make a way count as lost.
-        lost: for a way that is lost, at most.
-        absent: for a relay at the end of a way that is there again.
-        away: the relay's own, for which it keeps what is stopped.
+        every: between two heartbeats; after `most_missed` unanswered ones the connection counts as lost.
+        lost: for retries of a lost connection.
+        absent: for a relay to answer over a restored connection.
+        away: the relay's own, for keeping tasks stopped.
     """
 
     every: float = EVERY
@@ -29,18 +29,18 @@ USUAL = Patience()
 
 
 class Pace:
-    """Spaces out how often the editors of one port are told to attach again.
+    """Backoff for the editors of one port before they attach again.
 
-    Without it a relay that takes every editor and drops it at once would have them do so without end.
+    Without it, a relay that accepts every editor and drops it at once would cause an endless loop.
     """
 
-    # Seconds that a session lasts whose end says nothing against the relay, and the longest pause.
+    # Seconds: duration of a session after which there is no pause, and the longest pause.
     LASTED, LONGEST = 10.0, 60.0
 
     def __init__(self) -> None:
         self._pause = 0.0
 
     def after(self, lasted: float) -> float:
-        """Returns how many seconds to wait after a session that lasted so many: 0, 1, 2, 4, ... 60."""
+        """Returns the pause in seconds after a session of this duration: 0, 1, 2, 4, ... 60."""
         self._pause = 0.0 if lasted >= self.LASTED else min(self._pause * 2 or 1.0, self.LONGEST)
         return self._pause

@@ -1,4 +1,4 @@
-"""The programs that forward a port, `kubectl port-forward` and `ssh -L`: their commands and their output.
+"""Port-forwarding programs, `kubectl port-forward` and `ssh -L`: their commands and their output.
 
 Sources: client-go's tools/portforward, which kubectl runs, and ssh(1) and ssh_config(5) of OpenSSH.
 """
@@ -16,41 +16,41 @@ from typing import ClassVar
 
 from rayside.errors import ClusterUnreachable, MissingProgram, NotRunning, RaysideError, SshFailed
 
-# Where a program listens: a port of 127.0.0.1, or a socket in a folder of ours.
+# Where a program listens: a port of 127.0.0.1, or a socket in a private folder.
 Address = int | Path
 
-# The API may take so many seconds to list pods, and a host to accept.
+# Timeouts in seconds: for the API to list pods, for a host to accept the connection.
 _ANSWER, _CONNECT = 15, 10
 _SAID = "forwarding"
-# Of each pod: when it was made, its name, and when it was told to end, if it was.
+# Fields of each pod: time of creation, name, and time of deletion if it is being deleted.
 _FIELDS = ".metadata.creationTimestamp", ".metadata.name", ".metadata.deletionTimestamp"
 _PODS = "{range .items[*]}" + " ".join(f"{{{field}}}" for field in _FIELDS) + r'{"\n"}{end}'
 _LISTENS = re.compile(r"Forwarding from 127\.0\.0\.1:(\d{1,5}) -> ")
 _SSH_OPTIONS = {
-    # Nobody is asked for a passphrase: the process goes on when no terminal is there. An agent answers.
+    # No prompt for a passphrase, as the process outlives the terminal. An ssh-agent provides the keys.
     "BatchMode": "yes",
     "ConnectTimeout": str(_CONNECT),
-    # A connection that others share would end, or go on, with theirs.
+    # A connection shared with other ssh processes would end, or stay open, with them.
     "ControlMaster": "no",
     "ControlPath": "none",
-    # The user's configuration may have forwards of its own for this host, which another ssh holds now.
+    # The user's configuration may have more forwards for this host, whose ports another ssh holds now.
     "ExitOnForwardFailure": "no",
     "ForwardAgent": "no",
     "ForwardX11": "no",
     "IgnoreUnknown": "ForkAfterAuthentication",
     "ForkAfterAuthentication": "no",
-    # ssh runs it once it is let in and listens; the user's own does not run.
+    # ssh runs this command once it is logged in and listens; it replaces the user's own.
     "PermitLocalCommand": "yes",
     "LocalCommand": f"echo {_SAID}",
     "RemoteCommand": "none",
-    # What has gone is noticed after three unanswered questions, one every five seconds.
+    # A lost connection is noticed after three unanswered keepalives, one every five seconds.
     "ServerAliveInterval": "5",
     "ServerAliveCountMax": "3",
-    # Only this user may connect to the socket; one that an earlier ssh left makes room.
+    # Only this user may connect to the socket; a socket of an earlier ssh is replaced.
     "StreamLocalBindMask": "0177",
     "StreamLocalBindUnlink": "yes",
 }
-# What ssh prints of these is of the user's own forwards, or no failure.
+# Beginnings of ssh's messages about the user's own forwards, or about no failure.
 _NO_REASON = ("Warning: Permanently added", "Could not request local forwarding", "bind [", "bind: ")
 
 
@@ -63,9 +63,9 @@ class Kubectl:
     context: str
     namespace: str
     selector: str
-    # Of a pod that was replaced, or a network that has gone, it learns by a connection that fails.
+    # It notices a replaced pod or a lost network only when a connection fails.
     notices_loss: ClassVar[bool] = False
-    # Seconds between one that failed and the next, at most.
+    # Longest pause in seconds between a failed run and the next.
     longest_pause: ClassVar[float] = 2.0
 
     def require(self) -> None:
@@ -78,12 +78,12 @@ class Kubectl:
             )
 
     def search(self) -> list[str]:
-        """Returns the command whose output says what there is to lead to."""
+        """Returns the command whose output lists the possible targets."""
         fields = ["--field-selector", "status.phase=Running", "-o", f"jsonpath={_PODS}"]
         return [*self._words, f"--request-timeout={_ANSWER}s", "get", "pods", "-l", self.selector, *fields]
 
     def found(self, output: str) -> str:
-        """Returns what to lead to. Raises NotRunning."""
+        """Returns the target, from the output of `search`. Raises NotRunning."""
         pods = [line.split() for line in output.splitlines()]
         staying = [(words[0], words[1]) for words in pods if len(words) == 2]
         if not staying:
@@ -91,16 +91,16 @@ class Kubectl:
         return f"pod/{max(staying)[1]}"
 
     def command(self, found: str, port: int, socket: Path) -> list[str]:
-        """Returns the command that leads to that port there."""
+        """Returns the command that forwards to that port of the target."""
         return [*self._words, "port-forward", "--address", "127.0.0.1", found, f":{port}"]
 
     def listens(self, said: str, socket: Path) -> Address | None:
-        """Returns where it listens, if the line that it said is about that."""
+        """Returns the address in a line of the program's output, if it says where the program listens."""
         listens = _LISTENS.match(said)
         return int(listens[1]) if listens else None
 
     def failed(self, said: list[str]) -> RaysideError:
-        """Returns the error for one that does not lead there, by its messages."""
+        """Returns the error for a failed forward, from the program's messages."""
         errors = [text for text in said if text.startswith(("error", "Error"))]
         why = (errors or said or ["it printed nothing"])[-1]
         return ClusterUnreachable(
@@ -116,7 +116,7 @@ class Kubectl:
 
 @dataclass(frozen=True)
 class Ssh:
-    """`ssh -L` to `host`'s own loopback, by a socket that only this user can connect to."""
+    """`ssh -L` to the loopback address of `host`, from a socket that only this user can connect to."""
 
     host: str
     notices_loss: ClassVar[bool] = True
@@ -134,7 +134,7 @@ class Ssh:
 
     def command(self, found: str, port: int, socket: Path) -> list[str]:
         options = [word for name, value in _SSH_OPTIONS.items() for word in ("-o", f"{name}={value}")]
-        # Nothing that follows -- is taken for an option.
+        # Nothing after -- is parsed as an option.
         return ["ssh", "-N", "-T", *options, "-L", f"{socket}:127.0.0.1:{port}", "--", found]
 
     def listens(self, said: str, socket: Path) -> Address | None:
@@ -153,8 +153,8 @@ Program = Kubectl | Ssh
 
 
 def environment(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Returns the environment of a program, and of what it runs, as a ProxyCommand: the user's, not ours."""
+    """Returns the environment of a program and its children (a ProxyCommand), without our variables."""
     unwanted = ("RAY_AUTH_TOKEN", "PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME")
     own = {name: value for name, value in inherited.items() if name not in unwanted}
-    # A jump host's ssh would open a window to ask.
+    # The ssh to a jump host would open a window for a prompt.
     return {**own, "SSH_ASKPASS_REQUIRE": "never"}

@@ -1,4 +1,4 @@
-"""One run of a program that forwards a port, from its start to its end, and the connections through it."""
+"""One run of a port-forwarding program, from its start to its end, and the connections through it."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from rayside.plain import line, printed
 from rayside.reach.programs import Address, Program, Ssh, environment
 from rayside.worker.redaction import Redactor
 
-# One that would not notice that its pod has gone ends after so many seconds without a connection.
+# Seconds without a connection after which a program ends that would not notice a lost pod.
 IDLE = 60.0
-# It may take so many seconds to lead there: jump hosts, plugins that log in.
+# Timeout in seconds for the program to listen: jump hosts and login plugins take time.
 LET_IN = 30.0
-# A client that waited so many seconds for a first byte in vain may have met one that leads nowhere any more.
+# Seconds without a first byte after which a client that leaves makes the program count as dead.
 _IN_VAIN = 1.5
-# Ending may take it so many seconds, and a connection to take what is left.
+# Timeouts in seconds: for the program to end, for a connection to flush.
 _GOODBYE, _CLOSING = 1.0, 0.3
 CHUNK = 65_536
-# So many characters of a line are read and shown, and so many lines of what it says of failures.
+# Limits: characters of a line that are read, and shown; lines of error output.
 _READ, _SHOWN, _MOST = 2000, 300, 20
-# What klog writes before a message: it differs each time (k8s.io/klog).
+# klog's prefix of a message, which differs each time (k8s.io/klog).
 _KLOG = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ [\w./-]+:\d+\] ")
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-# It is looked up here: between fork and exec other threads' locks may be held for good.
+# Looked up here: between fork and exec, a lock held by another thread is never released.
 _PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 _LOOK_AGAIN = 0.05  # seconds
 
 
 class Run:
-    """A program that is started once.
+    """Single run of a program.
 
     Attributes:
-        task: ends when the program has.
-        said: what it printed of failures, cleaned; `error` is ours, where it could not be started.
-        began, ended: when it listened, and when it had ended, by the event loop's clock; 0 before.
+        task: ends when the program has ended.
+        said: lines of its error output, cleaned; `error` is set if it could not be started.
+        began, ended: when it began to listen, and when it ended, by the event loop's clock; 0 before.
         heard: when the last bytes came through it.
     """
 
@@ -62,24 +62,24 @@ class Run:
         self.task = asyncio.create_task(self._run(delay))
 
     def end(self) -> None:
-        """Ends the program; another call does not cut its end short."""
+        """Ends the program; a second call changes nothing."""
         if not self._ends:
             self._ends = True
             self.task.cancel()
 
     @property
     def is_over(self) -> bool:
-        """Returns whether it has ended, or is about to."""
+        """Returns whether the program has ended, or is being ended."""
         return self._ends or self.task.done()
 
     async def listens(self) -> bool:
-        """Waits until the program listens; returns whether it does: it may have ended."""
+        """Waits until the program listens or ends; returns whether it has listened."""
         waiting: set[asyncio.Future[Any]] = {self._address, self.task}
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         return self._address.done()
 
     async def connect(self) -> Way:
-        """Connects to where it listens. Raises OSError; StrangerListens where another user listens there."""
+        """Connects to the program's address. Raises OSError; StrangerListens for another user's listener."""
         address = self._address.result()
         if isinstance(address, Path):
             reader, writer = await asyncio.open_unix_connection(str(address))
@@ -94,14 +94,14 @@ class Run:
         return Way(self, reader, writer)
 
     def left(self, asked: float) -> None:
-        """Counts a connection out on which something was `asked` at that time; 0 for nothing."""
+        """Removes a connection from the count; `asked` is the time of its first request, 0 without one."""
         self._count(-1)
         waited = self._loop.time() - asked
         if asked and waited > _IN_VAIN and self.heard < asked and not self._program.notices_loss:
             self.end()
 
     def _count(self, more: int) -> None:
-        """Counts connections: without any, one that notices no loss is ended after a while."""
+        """Counts connections; without any, a program that notices no loss ends after `IDLE` seconds."""
         self._connections += more
         self._end_in(None if self._connections or self._program.notices_loss else IDLE)
 
@@ -153,7 +153,7 @@ class Run:
             self._log(text)
 
     async def _execute(self, command: list[str], on_line: Callable[[str], None]) -> int:
-        """Runs a command to its end, or ends it where it is cancelled; returns its exit code."""
+        """Runs a command to its end, or ends it on cancellation; returns its exit code."""
         process = await asyncio.create_subprocess_exec(
             *command,
             env=environment(),
@@ -171,7 +171,7 @@ class Run:
             await _ended(process)
         finally:
             await _end(process)
-            # Who left its group may have its streams still.
+            # A child that left the process group may still hold the streams.
             await asyncio.wait(readers, timeout=_GOODBYE)
             for reader in readers:
                 reader.cancel()
@@ -180,7 +180,7 @@ class Run:
 
 
 class Way:
-    """A connection through a run: a `Way` of editor_connection.py."""
+    """Connection through a run; it implements `Way` of editor_connection.py."""
 
     def __init__(self, run: Run, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.run, self.writer, self._reader = run, writer, reader
@@ -204,13 +204,13 @@ class Way:
         try:
             await asyncio.wait({closed}, timeout=_CLOSING)
         finally:
-            # What was not taken by now never will be, as by a network that has gone.
+            # The rest can't be delivered any more, as over a lost network.
             self.writer.transport.abort()
             await asyncio.gather(closed, return_exceptions=True)
 
 
 def _folder(program: Program) -> contextlib.AbstractContextManager[str]:
-    """Returns a folder for the socket of ssh: the state folder's path may be too long for one."""
+    """Returns a folder for ssh's socket: the state folder's path may be too long for a socket."""
     if isinstance(program, Ssh):
         return tempfile.TemporaryDirectory(prefix="rayside-forward-", dir=short_folder())
     return contextlib.nullcontext("")
@@ -229,15 +229,15 @@ async def _read(stream: asyncio.StreamReader, on_line: Callable[[str], None]) ->
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:
-    """Waits for its end; Pythons as 3.11.7 and 3.13.0 have `wait` wait for all who have its streams, too."""
+    """Waits for the process's end; in Python 3.11.7 and 3.13.0 `wait` also waits for heirs of its streams."""
     while process.returncode is None:
         await asyncio.sleep(_LOOK_AGAIN)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Ends it, with a plugin or a ProxyCommand that it runs."""
+    """Ends the process, and a plugin or a ProxyCommand that it runs."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        # Also where it has ended by itself, for those that it started: the group is theirs while one lives.
+        # Also after the process itself has ended: its children keep the group.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)
         with contextlib.suppress(asyncio.TimeoutError):
@@ -247,7 +247,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 def _end_with_parent() -> None:
     """Asks the kernel to end the program when this process is killed (prctl(2)).
 
-    Elsewhere than on Linux it stays until `up` or `down`, which find it by the mark that it inherits.
+    On other systems than Linux it stays until `up` or `down`, which find it by its inherited mark.
     """
     assert _PRCTL
     _PRCTL(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,9 +1,9 @@
 """Supervisor of port forwards: `python -m rayside.reach.supervisor FILE` runs a program for each.
 
-The ports are this process's from its start to its end, so that nobody takes one while the network is away
-or a pod is replaced. Each has a program of its own, `kubectl port-forward` or `ssh`: kubectl ends with the
-first connection that fails, and others must not end with that. It is started when somebody connects, and
-again when it has ended. FILE is JSON, as `document` makes it; SIGHUP reads it again.
+This process listens on the ports from its start to its end, so that no other program takes one while the
+network is down or a pod is replaced. Each port has a separate program, `kubectl port-forward` or `ssh`:
+kubectl ends at the first failed connection, which must not end those of other ports. The program starts when
+a client connects, and again after it has ended. FILE is JSON, as `document` makes it; SIGHUP reloads it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from rayside.reach.patience import USUAL, Pace, Patience
 from rayside.reach.programs import Kubectl, Program, Ssh
 from rayside.reach.run import CHUNK, Run, Way
 
-# A client is kept waiting for the program at most so many seconds.
+# Timeout in seconds of a client for the program.
 PATIENCE = 10.0
-# After a client closed its half, the other side may begin, or go on, to answer for so many seconds.
+# Seconds without an answer after which a half-closed connection of a client ends.
 LINGER = 5.0
-# Seconds between one that ended and the next; each failure doubles them, one that lasted takes them back.
+# Seconds: first pause between two runs, which each failure doubles; duration of a run that resets it.
 _FIRST_PAUSE, _LASTED = 0.2, 10.0
 # The log does not repeat any of its last lines.
 _LAST_LINES = 20
@@ -46,11 +46,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Forward:
-    """One port of this machine and the port elsewhere that it leads to; `local` 0 means any free port.
+    """Local port and the remote port that it forwards to; `local` 0 means any free port.
 
-    `speaks` is the protocol in which its listener is asked whether it answers; one that speaks DAP keeps
-    its editors while the way is lost. `own_clients` sends other users of this machine away: what is behind
-    it may let everybody in. `address` is where it listens.
+    `speaks` is the protocol of the health check; a forward with DAP keeps its editors while the connection
+    is lost. `own_clients` rejects other users of this machine: the remote service may accept everybody.
+    `address` is the local address to listen on.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Forward:
 
 
 def document(program: Program, forwards: Sequence[Forward]) -> str:
-    """Returns the text of FILE: the program, and what is forwarded by it."""
+    """Returns the text of FILE: the program and its forwards."""
     config = {"program": asdict(program), "forwards": [asdict(each) for each in forwards]}
     return json.dumps(config, indent=2)
 
@@ -81,7 +81,7 @@ def parse(text: str) -> tuple[Program, list[Forward]]:
 
 
 class Port:
-    """One port of this machine, from `start` to `stop`, with the program that leads it elsewhere."""
+    """Local port, from `start` to `stop`, with the program that forwards it."""
 
     def __init__(self, forward: Forward, program: Program, patience: Patience = USUAL) -> None:
         self._forward, self._program, self._patience = forward, program, patience
@@ -110,13 +110,13 @@ class Port:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def leads(self) -> None:
-        """Waits until the program leads there. Raises what keeps it from that."""
+        """Waits until the program forwards the port. Raises the program's error if it fails."""
         run = self._run = self._next_run()
         if not await run.listens():
             raise run.error or self._program.failed(run.said)
 
     def retarget(self, program: Program) -> None:
-        """Leads elsewhere from now on: connections end, and a client that waits gets the new way."""
+        """Changes the target: open connections end, and waiting clients get the new target."""
         if self._run is not None:
             self._run.end()
         self._program, self._run, self._pause = program, None, _FIRST_PAUSE
@@ -124,7 +124,7 @@ class Port:
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()
-        # A relay is told through the program that its editors don't come back, so the program ends last.
+        # The program ends last: through it, the relay learns that its editors don't come back.
         await _cancelled(self._clients)
         for run in (ending := list(self._runs)):
             run.end()
@@ -145,7 +145,7 @@ class Port:
         return run
 
     async def _listens(self) -> Run:
-        """Returns a run of the program that leads there, once one does."""
+        """Waits for a run of the program that forwards the port; returns it."""
         while True:
             if self._run is None or self._run.is_over:
                 self._run = self._next_run()
@@ -155,7 +155,7 @@ class Port:
                 return run
 
     async def _open(self) -> Way:
-        """Raises TimeoutError while the program leads nowhere."""
+        """Returns a connection to the target. Raises TimeoutError if no program forwards the port."""
         loop = asyncio.get_running_loop()
         until = loop.time() + PATIENCE
         while True:
@@ -166,12 +166,12 @@ class Port:
                     return way
                 await way.close()
                 continue
-            # It has just ended, and perhaps somebody took its port.
+            # The program has just ended, and another program may have taken its port.
             run.end()
             await asyncio.wait({run.task})
 
     def _tell(self, text: str) -> None:
-        """Writes it into the log, once however often it is seen."""
+        """Logs a text, unless it is among the last logged ones."""
         if text not in self._logged:
             self._logged.append(text)
             _log.info("%s: %s", self._forward.name, text)
@@ -207,11 +207,11 @@ class Port:
 
 
 async def _join(way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copies both ways until the far side ends, or `LINGER` seconds after the client did.
+    """Copies in both directions until the remote side ends, or `LINGER` seconds after the client did.
 
-    Those seconds count from the last bytes that came: a client that closes only its own half, and one that
-    has gone, look alike. What comes for one that has gone is taken nevertheless: kubectl would end, with all
-    other connections, where its own is reset.
+    The seconds count from the last received bytes: a client that closes only its half, and a client that has
+    gone, look alike. Bytes for a client that has gone are still read: kubectl would end, with all other
+    connections, if one of its own is reset.
     """
 
     async def up() -> None:
@@ -236,7 +236,7 @@ async def _join(way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWr
         while not answering.done() and heard != way.heard:
             heard = way.heard
             await asyncio.wait({answering}, timeout=LINGER)
-            if writer.is_closing():  # It has gone for good.
+            if writer.is_closing():  # The client has gone.
                 return
     finally:
         await _cancelled({asking, answering})
@@ -250,10 +250,10 @@ async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
 
 @contextmanager
 def forwarded(program: Program, remote: int, *, at_once: bool = False) -> Iterator[int]:
-    """Yields a free port of 127.0.0.1 that leads, meanwhile, to `remote` there.
+    """Yields a free port of 127.0.0.1 that forwards to the target's port `remote` while in the context.
 
-    `at_once`: what it leads to is there by now. Raises MissingProgram, and then what keeps it from leading
-    there: SshFailed, ClusterUnreachable, NotRunning.
+    `at_once`: first waits until the forward works. Raises MissingProgram, and with `at_once` SshFailed,
+    ClusterUnreachable, NotRunning.
     """
     program.require()
     with background_loop() as call:

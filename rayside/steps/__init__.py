@@ -1,1 +1,1 @@
-"""Steps of a connection to a Ray cluster, and the engine that makes steps true."""
+"""Steps of a connection to a Ray cluster, and the engine that makes steps ready."""

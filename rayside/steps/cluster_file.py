@@ -1,4 +1,4 @@
-"""Cluster file, by which editors find the cluster; docs/internals/workspace.md describes its fields."""
+"""Cluster file, with which editors find the cluster; docs/internals/workspace.md describes its fields."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ClusterFile:
         shared_files: whether this machine's editors see the workers' own files.
         verbs: the program that runs the verbs of a clone, with its first arguments; empty without a clone.
         submit: the command that submits a job.
-        environment: the variables with which that finds this cluster.
+        environment: the variables with which `submit` finds this cluster.
     """
 
     instance: Instance
@@ -39,7 +39,7 @@ class ClusterFile:
         return self.instance.cluster_file
 
     def document(self) -> dict[str, Any]:
-        """Returns addresses, where the token is, how to run verbs and to submit; nothing secret."""
+        """Returns addresses, the token's file, the commands for verbs and `submit`; no secret."""
         return {
             "name": self.instance.name,
             "dashboard": self.instance.dashboard,
@@ -47,7 +47,7 @@ class ClusterFile:
             "token_file": str(self.instance.token_file),
             "verbs": [*self.verbs],
             "submit": [*self.submit],
-            # The folder that an editor works in may have a project that names another cluster.
+            # The editor's folder may contain a pyproject.toml that names another cluster.
             "environment": {environment_name("name"): self.instance.name, **self.environment},
             "shared_files": self.shared_files,
             "target": self.instance.target,

@@ -21,7 +21,7 @@ from rayside.steps.step import Report, Status, missing, ready
 
 @dataclass(frozen=True)
 class RecordedRay:
-    """An existing Ray cluster, as files of this machine have it; `at`: another address of its dashboard."""
+    """Existing Ray cluster, as recorded in files of this machine; `at`: another URL of its dashboard."""
 
     instance: Instance
     at: str = field(default="", kw_only=True)
@@ -32,12 +32,12 @@ class RecordedRay:
 
     @property
     def token(self) -> Path:
-        """Returns the file of Ray's token, or, where this Ray asks for none, of the relay's own."""
+        """Returns the file of Ray's token, or of the relay's own token if this Ray requires none."""
         return self.instance.token_file
 
     @property
     def asks_for_token(self) -> bool:
-        # One that the bootstrapper made always does.
+        # A cluster that the bootstrapper made always requires one.
         is_ours = not self.instance.address
         return is_ours or self.known.get("authentication") == authentication.TOKEN
 
@@ -47,7 +47,7 @@ class RecordedRay:
 
     @property
     def known(self) -> Mapping[str, str]:
-        """Returns what the last `up` saw of it, as `Seen.document`; nothing before the first."""
+        """Returns the last `up`'s record, a `Seen.document`; empty before the first `up`."""
         try:
             return dict(json.loads(self._record.read_text()))
         except (OSError, ValueError):
@@ -58,7 +58,7 @@ class RecordedRay:
         return self.instance.folder / "ray.json"
 
     def dashboard(self) -> Dashboard:
-        """Returns a client of it. Raises NotRunning where `up` has not seen it yet."""
+        """Returns a client of its dashboard. Raises NotRunning before the first `up`."""
         try:
             token = self.token.read_text()
         except FileNotFoundError:
@@ -69,7 +69,7 @@ class RecordedRay:
         return Dashboard(self.url, token if self.asks_for_token else "")
 
     def require(self) -> Dashboard:
-        """Returns the dashboard of a Ray that answers. Raises NotRunning."""
+        """Returns the dashboard after it answered. Raises NotRunning."""
         dashboard = self.dashboard()
         dashboard.version()
         return dashboard
@@ -77,17 +77,17 @@ class RecordedRay:
 
 @dataclass(frozen=True)
 class ExistingRay(RecordedRay):
-    """An existing Ray cluster at the instance's address: a `RayBeside`, and the step that looks at it."""
+    """Existing Ray cluster at the instance's address: a `RayBeside`, and the step that checks it."""
 
     preflight: Preflight
     name: str = "ray"
     title: str = "existing Ray cluster"
     needs: tuple[str, ...] = ("preflight", "state-folder")
-    # The folder of a `python` of this machine, and of a `ray` where one is installed.
+    # Folder with a `python` of this machine, and a `ray` if one is installed.
     programs: Path = Path(sys.executable).parent
 
     def check(self) -> Status:
-        """Compares what is there with what was seen. Raises as `Preflight.look`."""
+        """Compares the cluster with its record. Raises as `Preflight.look`."""
         if not self.known or not self.token.exists():
             return missing("nobody has looked at it yet")
         seen = self.preflight.look(self.url)
@@ -96,10 +96,10 @@ class ExistingRay(RecordedRay):
         return ready(f"{self.instance.place}, {seen}")
 
     def apply(self, report: Report) -> None:
-        """Writes its token and what was seen of it. Raises as `Preflight.look`."""
+        """Writes its token and its record. Raises as `Preflight.look`."""
         report(f"asking {self.instance.place}")
         seen = self.preflight.look(self.url)
-        # Where Ray asks for none the relay does all the same: web pages in this machine's browsers reach it.
+        # If Ray requires no token, the relay still does: web pages in this machine's browsers reach it.
         kept = self.token.read_text() if self.token.exists() else ""
         write_private(self.token, seen.token or kept or secrets.token_urlsafe(32))
         write_private(self._record, json.dumps(seen.document))

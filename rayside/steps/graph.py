@@ -1,6 +1,6 @@
-"""Step engine: makes the steps of a graph true, independent ones side by side, and measures each.
+"""Step engine: makes the steps of a graph ready, independent ones in parallel, and measures each.
 
-Waiting, progress, timing and interruption exist here, once; a step holds no loop.
+Waiting, progress, timing and interruption are implemented only here; a step contains no loop.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from rayside.errors import ClusterUnreachable, Drifted, Interrupted, NotReady, N
 from rayside.steps.step import Appliable, Condition, Patient, Status, Step, Undoable, failed, pending
 from rayside.waiting import until
 
-# Seconds in which a program that a step waits for need not answer: it may be busy starting.
+# Errors of a program that is still starting, and for how many seconds they are tolerated.
 _SILENCE, _LONGEST_SILENCE = (NotRunning, ClusterUnreachable), 15.0
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Outcome of one step that was made ready: when, whether it changed anything, and what was seen last.
+    """Outcome of one step that was made ready: when, whether it changed anything, and its last detail.
 
     `started` and `seconds` are in seconds, `started` since the start of the run.
     """
@@ -37,12 +37,12 @@ class Timing:
     detail: str = ""
 
     def document(self) -> dict[str, Any]:
-        """Returns it as `status --json` lists it."""
+        """Returns the timing as in `status --json`."""
         return {"name": self.name, "started": round(self.started, 3), "seconds": round(self.seconds, 3)}
 
 
 class Progress(Protocol):
-    """The engine reports here what it does; the console is one."""
+    """Receiver of the engine's progress, such as the console."""
 
     def started(self, name: str, title: str) -> None: ...
     def note(self, name: str, text: str) -> None: ...
@@ -57,12 +57,12 @@ def up(
     at_once: int | None = None,
     goes_on: bool = False,
 ) -> list[Timing]:
-    """Makes every step ready, in the order of their needs, independent ones side by side.
+    """Makes every step ready in the order of their needs, independent ones in parallel; returns the timings.
 
-    `at_once` bounds how many (default: all). After the first failure nothing new starts, unless it `goes_on`
-    with what does not need what failed, and tells of each failure as it comes; what runs is waited for,
-    everything stays as it is, and the first error is raised. On Ctrl-C `interrupt` is called (it has to end
-    what blocks the steps, within 2 s) and KeyboardInterrupt is raised. Returns a timing for each step.
+    `at_once` limits the parallel steps (default: all). After the first failure no new step starts; with
+    `goes_on`, steps that don't need the failed one still do, and each failure is reported as it comes.
+    Running steps are waited for, nothing is undone, and the first error is raised. On Ctrl-C `interrupt` is
+    called (it has to end the steps' blocking calls within 2 s) and KeyboardInterrupt is raised.
     """
     stop = threading.Event()
     origin = time.monotonic()
@@ -81,13 +81,13 @@ def up(
 
 
 def check(steps: Sequence[Step]) -> dict[str, Status]:
-    """Returns every step's status now, all read side by side; an error that a check raises is kept in it."""
+    """Returns every step's current status, checked in parallel; a status contains its check's error."""
     statuses = dict(_each(steps, lambda step: (step.name, status_of(step))))
     return {step.name: statuses[step.name] for step in steps}
 
 
 def status_of(step: Step) -> Status:
-    """Returns the step's status now; an error that its check raises is kept in it."""
+    """Returns the step's current status; it contains the check's error, if any."""
     try:
         return step.check()
     except RaysideError as error:
@@ -95,7 +95,7 @@ def status_of(step: Step) -> Status:
 
 
 def down(steps: Sequence[Step], progress: Progress, *, at_once: int | None = None) -> None:
-    """Undoes every step, those that need others first; tells of those that had something to undo."""
+    """Undoes every step, dependents before their needs; reports the steps that had something to undo."""
 
     def undo(step: Step) -> None:
         if not isinstance(step, Undoable):
@@ -118,7 +118,7 @@ def down(steps: Sequence[Step], progress: Progress, *, at_once: int | None = Non
 
 
 def dependants(steps: Sequence[Step], name: str) -> set[str]:
-    """Returns that step's name, and the names of all that need it, directly or by way of others."""
+    """Returns that step's name, and the names of all steps that need it, directly or indirectly."""
     needs = {step.name: step.needs for step in steps}
     names = {name}
     for other in TopologicalSorter(needs).static_order():
@@ -130,10 +130,10 @@ def dependants(steps: Sequence[Step], name: str) -> set[str]:
 def _make_ready(
     step: Step, progress: Progress, stop: threading.Event, *, tells_why: bool
 ) -> tuple[bool, str]:
-    """Checks, applies if missing, waits until ready; returns whether it applied, and what it saw last.
+    """Checks, applies if missing, waits until ready; returns whether it applied, and the last detail.
 
-    What gives up is made once more, and not again. `tells_why`: progress has the error, too, for it is one of
-    several, and only the first is raised.
+    A step that gave up is applied once more, and not again. `tells_why`: progress also gets the error, as
+    only the first of several is raised.
     """
     progress.started(step.name, step.title)
     applied = waited = again = False
@@ -177,7 +177,7 @@ def _make_ready(
 def _wait(step: Step, progress: Progress, stop: threading.Event) -> Status:
     """Returns the first status that is not pending.
 
-    Raises NotReady when the step's patience is over, and what the check raises when it is silent to the end.
+    Raises NotReady after the step's timeout, or the check's own error if that lasts until then.
     """
     silence: RaysideError | None = None
     silent_since = 0.0
@@ -212,9 +212,9 @@ def _wait(step: Step, progress: Progress, stop: threading.Event) -> Status:
 
 
 def _next(ended: queue.Queue[tuple[str, Any, BaseException | None]]) -> tuple[str, Any, BaseException | None]:
-    """Returns what is put into the queue next; Ctrl-C is noticed meanwhile."""
+    """Returns the queue's next item; Ctrl-C interrupts the wait."""
     while True:
-        # A signal that comes just before CPython blocks does not wake it: a wait without end could miss it.
+        # A signal just before CPython blocks does not wake it: a wait without timeout could miss it.
         with contextlib.suppress(queue.Empty):
             return ended.get(timeout=0.5)
 
@@ -229,7 +229,7 @@ def _each(
     at_once: int | None = None,
     goes_on: bool = False,
 ) -> list[Any]:
-    """Runs `work` for each step, in threads, each after the steps that `order` names; returns the results."""
+    """Runs `work` for each step in a thread, after the steps that `order` names; returns the results."""
     by_name = {step.name: step for step in steps}
     # A need that is not among the steps counts as met: one step can be made ready by itself.
     sorter = TopologicalSorter({step.name: [n for n in order(step) if n in by_name] for step in steps})
@@ -253,7 +253,7 @@ def _each(
                 waiting.clear()
             while waiting and running < (at_once or len(steps)):
                 name = waiting.popleft()
-                # They are daemons, so that a read that blocks cannot keep an interrupted command alive.
+                # Daemon threads, so that a blocking read can't keep an interrupted command alive.
                 threading.Thread(target=thread, args=(by_name[name],), name=name, daemon=True).start()
                 running += 1
             if running == 0:

@@ -32,7 +32,7 @@ _ANSWER = 5.0
 class Supervised(ABC):
     """Base class of steps whose process, rayside/reach/supervisor.py, keeps port forwards open.
 
-    The setting `x_port` has the local port of the forward `x`.
+    The setting `x_port` is the local port of the forward `x`.
     """
 
     @property
@@ -43,7 +43,7 @@ class Supervised(ABC):
     @property
     @abstractmethod
     def forwards(self) -> tuple[Forward, ...]:
-        """Returns the ports. Raises NotRunning where it is not known yet where they lead."""
+        """Returns the forwards. Raises NotRunning while their target is unknown."""
 
     @property
     @abstractmethod
@@ -52,7 +52,7 @@ class Supervised(ABC):
 
     @abstractmethod
     def refuse(self) -> None:
-        """Raises where waiting for an answer is in vain, as for a right that is lacking."""
+        """Raises if waiting for an answer is useless, as for a missing permission."""
 
     @property
     def log(self) -> Path:
@@ -65,7 +65,7 @@ class Supervised(ABC):
 
     @property
     def config_text(self) -> str:
-        """Returns what that file has to say."""
+        """Returns the content that the file should have."""
         return document(self.program, self.forwards)
 
     def check(self) -> Status:
@@ -97,11 +97,11 @@ class Supervised(ABC):
         return [sys.executable, "-m", supervisor.__name__, str(self.config_file)]
 
     def leftovers(self) -> list[psutil.Process]:
-        """Returns every process of these forwards that runs, whether it is recorded or not."""
+        """Returns every running process of these forwards, recorded or not."""
         return self.process.leftovers()
 
     def _absent(self) -> str:
-        """Returns why no process leads where it should; empty where one does."""
+        """Returns why no process forwards the ports as configured; empty if one does."""
         if absent := self.process.absent():
             return absent
         try:
@@ -113,13 +113,13 @@ class Supervised(ABC):
 
 @dataclass(frozen=True)
 class HeadForward(Supervised):
-    """Port forward: the port `NAME_port` of this machine leads to a port of an existing cluster's head.
+    """Port forward from the port `NAME_port` of this machine to a port of an existing cluster's head.
 
     Attributes:
-        remote: returns the head's port; it is asked when that is known. Raises NotRunning before.
-        forwarder: the program that leads there; `transport` names it for people.
-        mark: each forward of a cluster has another, so that none is taken for the other.
-        require_rights: raises where waiting would be in vain.
+        remote: returns the head's port; raises NotRunning while that is unknown.
+        forwarder: the forwarding program; `transport` names it for people.
+        mark: a mark that no other forward of the cluster has, so that they aren't confused.
+        require_rights: raises if waiting is useless.
     """
 
     shell: Shell
@@ -164,30 +164,30 @@ class HeadForward(Supervised):
         self.require_rights()
 
     def present(self) -> bool:
-        """Returns whether it runs: then it holds its port."""
+        """Returns whether it runs, and so holds its port."""
         return bool(self.leftovers())
 
     def answers(self) -> bool:
-        """Returns whether it runs as these settings have it, and something answers behind it."""
+        """Returns whether it runs with these settings, and its target answers."""
         return not self._absent() and not UNANSWERED[self.speaks](self.local)
 
 
 def _no_dap(port: int, _: str = "") -> str:
-    """Returns why a DAP server gives no answer through this port; empty where it gives one."""
+    """Returns why no DAP server answers through this port; empty if one does."""
     return no_answer(port, timeout=_ANSWER)
 
 
 def _no_http(port: int, address: str = "127.0.0.1", scheme: str = "http") -> str:
-    """Returns why HTTP through this port gets no answer; empty where it gets any, an error's code too."""
-    # Who listens on all addresses is asked at this machine's own.
+    """Returns why HTTP through this port gets no answer; empty for any answer, including an error status."""
+    # A listener on all addresses is checked on loopback.
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
     with requests.Session() as session:
-        session.trust_env = False  # A proxy must not be asked for our own machine.
+        session.trust_env = False  # No proxy for this machine's own port.
         try:
             url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
             session.get(url, timeout=_ANSWER, allow_redirects=False, stream=True)
         except requests.exceptions.SSLError as error:
-            # Whose certificate it is matters to browsers.
+            # An untrusted certificate is an answer: only browsers check it.
             return "" if "CERTIFICATE_VERIFY_FAILED" in str(error) else "speaks no TLS"
         except requests.Timeout:
             return f"leads to nothing that answers within {_ANSWER:g} s"
@@ -198,7 +198,7 @@ def _no_http(port: int, address: str = "127.0.0.1", scheme: str = "http") -> str
     return ""
 
 
-# By protocol: returns why a port gets no answer; empty where it gets one.
+# By protocol: returns why a port gets no answer; empty if it gets one.
 UNANSWERED: dict[Speaks, Callable[..., str]] = {
     "http": _no_http,
     "https": partial(_no_http, scheme="https"),

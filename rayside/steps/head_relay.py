@@ -1,6 +1,6 @@
-"""Debug relay as an actor of an existing Ray cluster, where only its head is reached from this machine.
+"""Debug relay as an actor of an existing Ray cluster, if this machine reaches only the head.
 
-A job begins it and ends it, and brings its code. It takes no processor, changes nothing and restarts nothing.
+Jobs start it, with its code, and end it. It reserves no CPU, changes nothing and restarts nothing.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from rayside.steps.existing_ray import ExistingRay
 from rayside.steps.step import Report, Status, missing, ready
 from rayside.users import in_a_name
 
-# Characters of a failed job's output that its error shows.
+# Limit: characters of a failed job's output in its error.
 _TOLD = 400
 
 
 @dataclass(frozen=True)
 class HeadRelay:
-    """The detached actor of this instance's own relay, on the node of the head.
+    """Detached actor with this instance's relay, on the head node.
 
-    `passage` leads to the dashboard meanwhile, where the cluster's own forward has gone.
+    `passage` forwards a port to the dashboard while in its context, if the cluster's own forward has ended.
     """
 
     instance: Instance
@@ -50,7 +50,7 @@ class HeadRelay:
     patience: float = 30.0
 
     def port(self) -> int:
-        """Returns the port of the head's loopback that it listens on. Raises NotRunning."""
+        """Returns the relay's port on the head's loopback address. Raises NotRunning."""
         running = self._running
         if running is None:
             raise NotRunning(
@@ -70,8 +70,8 @@ class HeadRelay:
         return ready(f"{known['name']}, port {running.port} of the head")
 
     def apply(self, report: Report) -> None:
-        """Begins it. Raises RelayNotStarted, NodesUnreachable, and as `jobs.submit`."""
-        # It is known by its name before it is there: so `down` ends one whose beginning was broken off.
+        """Starts the actor. Raises RelayNotStarted, NodesUnreachable, and the errors of `jobs.submit`."""
+        # The name is recorded before the actor starts, so that `down` ends it after an interrupted start.
         name = self._name or f"rayside-relay-{in_a_name(self.instance.user)}-{secrets.token_hex(3)}"
         self._write(name)
         report("a job begins it")
@@ -99,7 +99,7 @@ class HeadRelay:
         self._write(name, spec=self._spec, running=asdict(running))
 
     def undo(self, report: Report) -> None:
-        """Ends it; a cluster that has gone is no error."""
+        """Ends the actor; a cluster that has gone is no error."""
         if name := self._name:
             report("a job ends it")
             try:
@@ -116,13 +116,13 @@ class HeadRelay:
     # --- the job --------------------------------------------------------------------------
 
     def _submit(self, dashboard: Dashboard, submission_id: str, spec: RelaySpec) -> None:
-        """Submits the job that begins it, with its code."""
+        """Submits the job that starts the actor, with its code."""
         with tempfile.TemporaryDirectory(prefix="rayside-") as folder:
             write_code(Path(folder), {FILE: spec.document()})
             job = jobs.Submission("python -m rayside.relay_actor", folder, user=self.instance.user)
             jobs.submit(dashboard, job, submission_id)
 
-    # --- what is known of it ----------------------------------------------------------------
+    # --- its record -------------------------------------------------------------------------
 
     @property
     def _record(self) -> Path:
@@ -130,7 +130,7 @@ class HeadRelay:
 
     @property
     def _known(self) -> dict[str, Any]:
-        """Returns the record: `name`, and of a relay that runs `spec` and `running`; empty without one."""
+        """Returns the record: `name`, and for a running relay `spec` and `running`; empty without one."""
         try:
             document = json.loads(self._record.read_text())
         except (OSError, ValueError):
@@ -150,7 +150,7 @@ class HeadRelay:
 
     @property
     def _token(self) -> str:
-        """Returns the token that editors bring. Raises NotRunning where there is none."""
+        """Returns the token for editors. Raises NotRunning without one."""
         try:
             return self.head.token.read_text()
         except FileNotFoundError:
@@ -163,7 +163,7 @@ class HeadRelay:
 
     @property
     def _spec(self) -> dict[str, Any]:
-        """Returns what it is begun for; one that was begun for something else is replaced."""
+        """Returns the relay's specification; a running relay with another one is replaced."""
         return {
             "code": debugger_files.code(),
             "digest": digest_of(self._token).hex(),

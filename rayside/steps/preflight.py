@@ -1,4 +1,4 @@
-"""Preflight of an existing Ray cluster: whether it can be debugged from here, before anything is made."""
+"""Preflight of an existing Ray cluster: checks that it can be debugged from here before making anything."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from rayside.settings import NO_TOKEN
 from rayside.steps.step import Report, Status, ready
 from rayside.versions import OLDEST_RAY, is_before
 
-# What a Ray that asks for no token means; its makers call it a feature.
+# Authentication modes in words; Ray's makers call a cluster without a token a feature.
 _TOKENS = {
     authentication.TOKEN: "asks for a token",
     authentication.DISABLED: "asks for no token: whoever reaches it can run programs there (CVE-2023-48022)",
 }
-# Without a token, a Ray before this one has no protection from `DELETE` by a web page.
+# Without a token, a Ray before this version does not reject `DELETE` requests from web pages.
 _BROWSERS_KEPT_OUT = "2.54"
 _LET_IN = (
     ", and a web page in the browser of who does can delete its jobs (CVE-2026-27482, fixed in Ray 2.54)"
@@ -40,7 +40,7 @@ _OLDEST_PYTHON = "3.10"
 
 @dataclass(frozen=True)
 class Seen:
-    """A Ray as it answered; `token` is what it asks for, empty where it asks for none."""
+    """Ray cluster as it answered; `token` is the token that it requires, or empty."""
 
     url: str
     version: str
@@ -54,7 +54,7 @@ class Seen:
 
     @property
     def document(self) -> dict[str, str]:
-        """Returns what may be kept of it in a file: no secret."""
+        """Returns the fields that a file may contain: no secret."""
         return {"version": self.version, "python": self.python, "authentication": self.authentication}
 
     def __str__(self) -> str:
@@ -65,10 +65,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class Preflight:
-    """A Ray answers, takes our token, and its nodes can be reached from here, where the relay is here.
+    """Step: Ray answers and accepts the token; if the relay runs here, Ray's nodes can be reached from here.
 
-    `passage` yields the address of its dashboard, as this machine reaches it meanwhile; `token_file` is what
-    the user named; `kept` is where the token of an earlier `up` lies; `place` says where it is, for people.
+    `passage` yields the dashboard's URL for this machine while in its context; `token_file` is the user's
+    setting; `kept` is the file with the token of an earlier `up`; `place` names the cluster for people.
     """
 
     passage: Callable[[], AbstractContextManager[str]]
@@ -76,7 +76,7 @@ class Preflight:
     kept: Path
     place: str
     relay_is_here: bool = True
-    # The first returns a token that the cluster offers, if any; the second raises for missing rights.
+    # The first returns a token that the cluster offers, if any; the second raises for missing permissions.
     offered: Callable[[], str | None] = lambda: None
     require_rights: Callable[[], None] = lambda: None
     name: str = "preflight"
@@ -84,7 +84,8 @@ class Preflight:
     needs: tuple[str, ...] = ()
 
     def check(self) -> Status:
-        """Looks. Raises as `look` and `passage`, and KubernetesTokens, NodesUnreachable, Unsupported…."""
+        """Checks the cluster. Raises as `look` and `passage`, KubernetesTokens, NodesUnreachable,
+        UnsupportedRay, UnsupportedPython."""
         self.require_rights()
         with self.passage() as url:
             seen = self.look(url)
@@ -98,7 +99,7 @@ class Preflight:
         return ready(f"{seen}; {counted(nodes, 'node')}{reach}")
 
     def _require_ray(self, version: str) -> None:
-        """Checks that its jobs can be debugged. Raises UnsupportedRay."""
+        """Checks that this Ray's jobs can be debugged. Raises UnsupportedRay."""
         if is_before(version, OLDEST_RAY):
             raise UnsupportedRay(
                 f"the Ray at {self.place} is {version}, and the oldest that Rayside debugs is {OLDEST_RAY}",
@@ -106,7 +107,7 @@ class Preflight:
             )
 
     def _require_python(self, version: str) -> None:
-        """Checks that the relay runs there. Raises UnsupportedPython."""
+        """Checks that the cluster's Python can run the relay. Raises UnsupportedPython."""
         if is_before(version, _OLDEST_PYTHON):
             raise UnsupportedPython(
                 f"the Ray at {self.place} has Python {version}, and the relay, which runs there, needs 3.10",
@@ -114,10 +115,10 @@ class Preflight:
             )
 
     def apply(self, report: Report) -> None:
-        """Does nothing: what this step needs is for others to make."""
+        """Does nothing: the user has to meet this step's requirements."""
 
     def look(self, url: str) -> Seen:
-        """Asks what is at that address. Raises NotRunning, NotRay, CredentialsRefused."""
+        """Queries the dashboard at that URL. Raises NotRunning, NotRay, CredentialsRefused."""
         mode = authentication.mode(url)
         token = ""
         for token in self._tokens() if mode == authentication.TOKEN else [""]:
@@ -139,15 +140,15 @@ class Preflight:
         if self.token_file not in ("", NO_TOKEN):
             yield authentication.token(self.token_file)
             return
-        # A Ray that was started again may have another token, and a Ray that had none may ask for one now.
+        # A restarted Ray cluster may have another token, or require one for the first time.
         if is_tried := self.kept.exists():
             yield self.kept.read_text()
-        # Whoever may not read Secrets may have been given the token.
+        # A user without permission to read Secrets may have the token from elsewhere.
         with contextlib.suppress(Forbidden):
             if offered := self.offered():
                 is_tried = True
                 yield offered
-        # Whoever refuses the token that was given for them gets no other one of the user's.
+        # A cluster that refuses its own token gets no other token of the user.
         if not is_tried:
             if self.token_file == NO_TOKEN:
                 raise CredentialsRefused(
@@ -162,7 +163,7 @@ def _short(text: str) -> str:
 
 
 def _require_reachable(dashboard: Dashboard) -> int:
-    """Returns how many nodes there are, which can be reached from here. Raises NodesUnreachable."""
+    """Returns the number of nodes, if they can be reached from here. Raises NodesUnreachable."""
     nodes = dashboard.raylets()
     if away := out_of_reach(nodes):
         raise NodesUnreachable(

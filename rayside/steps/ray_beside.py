@@ -1,4 +1,4 @@
-"""Protocol of the Ray cluster that the relay and the workspace of this machine are for."""
+"""Protocol of the Ray cluster of this machine's relay and workspace."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from rayside.ray.state import Dashboard
 
-# These variables are another Ray's, or another Python's.
+# Variables of another Ray cluster, or of another Python.
 FOREIGN = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_TOKEN", "VIRTUAL_ENV", "PYTHONHOME")
 
 
@@ -20,29 +20,29 @@ class RayBeside(Protocol):
 
     @property
     def token(self) -> Path:
-        """Returns the file of the token that the relay asks for, and Ray too, unless it asks for none."""
+        """Returns the file with the token that the relay requires, and Ray too, unless it requires none."""
 
     @property
     def asks_for_token(self) -> bool:
-        """Returns whether this Ray asks for that token."""
+        """Returns whether this Ray cluster requires that token."""
 
     @property
     def programs(self) -> Path:
-        """Returns the folder of a `python` and a `ray` of this machine that fit it."""
+        """Returns the folder with a matching `python` and `ray` on this machine."""
 
     def dashboard(self) -> Dashboard:
-        """Returns a client of its dashboard, which may not answer. Raises NotRunning without a token."""
+        """Returns a client of its dashboard, without a check. Raises NotRunning without a token."""
 
     def require(self) -> Dashboard:
-        """Returns a client of its dashboard, which answers. Raises NotRunning, RayDied."""
+        """Returns a client of its dashboard, after it answered. Raises NotRunning, RayDied."""
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Returns what tells it from another Ray at the same address; it can be written as JSON."""
+        """Returns a JSON object that differs for another Ray cluster at the same address."""
 
 
 def authentication(ray: RayBeside) -> dict[str, str]:
-    """Returns the variables by which Ray's own programs find the token; none has the token itself."""
+    """Returns the variables with which Ray's own programs find the token; none contains the token itself."""
     if not ray.asks_for_token:
         return {"RAY_AUTH_MODE": "disabled"}
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(ray.token)}

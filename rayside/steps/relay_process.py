@@ -23,9 +23,9 @@ from rayside.system.shell import Shell
 
 @dataclass(frozen=True)
 class LocalRelay:
-    """The process `python -m rayside.relay`, found again by its pid and its answer.
+    """Process `python -m rayside.relay`, identified by its pid and its answer.
 
-    `shared_files` says whether editors here see the workers' own files; `python` is the program that runs it
+    `shared_files`: whether editors here see the workers' own files; `python`: the interpreter that runs it
     (default: Ray's own).
     """
 
@@ -51,7 +51,7 @@ class LocalRelay:
     @property
     def process(self) -> Background:
         """Returns the relay's process in the background."""
-        # The patience lets it leave in good order what is in the middle of an evaluation.
+        # This timeout lets it detach cleanly from a task that is evaluating an expression.
         folder, unwanted = self.instance.folder, ("RAY_AUTH_TOKEN", "VIRTUAL_ENV", "PYTHONHOME")
         return Background(self.shell, folder, "relay", marks.RELAY, patience=12, without=unwanted)
 
@@ -74,7 +74,7 @@ class LocalRelay:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Returns what it is started for; a relay that was started for something else is replaced."""
+        """Returns the relay's specification; a running relay with another one is replaced."""
         return {
             "config": self._config.document(),
             "code": debugger_files.code(),
@@ -82,7 +82,7 @@ class LocalRelay:
         }
 
     def present(self) -> bool:
-        """Returns whether it runs: then it holds its port."""
+        """Returns whether it runs, and so holds its port."""
         return bool(self.leftovers())
 
     def check(self) -> Status:
@@ -113,5 +113,5 @@ class LocalRelay:
         ]
 
     def leftovers(self) -> list[psutil.Process]:
-        """Returns every relay of this Ray that runs, whether it is recorded or not."""
+        """Returns every running relay of this cluster, recorded or not."""
         return self.process.leftovers()

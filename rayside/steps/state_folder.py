@@ -17,7 +17,7 @@ from rayside.steps.step import Report, Status, missing, ready
 
 @dataclass(frozen=True)
 class StateFolder:
-    """The cluster's folder with its record, and `more` folders; only their owner may look in."""
+    """Private folder of the cluster with its record, and `more` private folders."""
 
     instance: Instance
     more: tuple[Path, ...] = ()
@@ -27,7 +27,7 @@ class StateFolder:
 
     @property
     def _folders(self) -> tuple[Path, ...]:
-        # A local Ray's own files may lie in the same.
+        # A local Ray cluster's files may be in the same folder.
         return tuple(dict.fromkeys((self.instance.folder, *self.more)))
 
     def check(self) -> Status:
@@ -40,7 +40,7 @@ class StateFolder:
         return ready(str(self.instance.folder))
 
     def apply(self, report: Report) -> None:
-        """Makes them. Raises PortTaken where another cluster of ours has one of the ports."""
+        """Makes the folders. Raises PortTaken if another cluster of this user has one of the ports."""
         self._require_ports()
         for folder in self._folders:
             make_own(folder)
@@ -48,7 +48,7 @@ class StateFolder:
 
     def undo(self, report: Report) -> None:
         record = self.instance.record
-        # The record goes last: what is left of a removal that was interrupted is known by it.
+        # The record is removed last: it identifies the rest of an interrupted removal.
         for folder in reversed(self._folders):
             if require_own(folder).exists():
                 report(f"removing {folder}")
@@ -57,7 +57,7 @@ class StateFolder:
                 with contextlib.suppress(OSError):
                     folder.rmdir()
         with contextlib.suppress(OSError):
-            # It goes with the last cluster that has its folder in it.
+            # The parent folder is removed with its last cluster.
             self.instance.location.parent.rmdir()
 
     def _require_ports(self) -> None:

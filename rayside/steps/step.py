@@ -1,4 +1,4 @@
-"""Step protocols: a thing that must be true of a cluster, and the result of its check."""
+"""Step protocols: a required state of a cluster, and the result of its check."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ Report = Callable[[str], None]
 
 
 class Condition(str, enum.Enum):
-    """The findings of a check."""
+    """Result of a check."""
 
     MISSING = "missing"  # It does not exist: apply makes it.
-    PENDING = "pending"  # It is coming: wait.
+    PENDING = "pending"  # It is starting: wait.
     READY = "ready"
-    DRIFTED = "drifted"  # It is ours, but not as it would be made now: never changed unasked.
+    DRIFTED = "drifted"  # It is ours, but differs from what apply would make now: never changed unasked.
 
 
 @dataclass(frozen=True)
 class Status:
-    """A condition, with a text for people on what was seen.
+    """Condition, with a text for people about what the check saw.
 
     Attributes:
-        error: what the check raised, if it did.
-        gave_up: of what is missing: whether it has ended only because it took longer than it allows itself.
+        error: the error that the check raised, if any.
+        gave_up: whether it is missing only because it exceeded its own timeout.
     """
 
     condition: Condition
@@ -36,7 +36,7 @@ class Status:
     gave_up: bool = False
 
     def document(self) -> dict[str, Any]:
-        """Returns it as `status --json` shows it; `error` only stands there where there is one."""
+        """Returns the status as in `status --json`; `error` is left out without one."""
         document = {"condition": self.condition.value, "detail": self.detail}
         return {**document, **(self.error.document() if self.error else {})}
 
@@ -58,16 +58,16 @@ def drifted(detail: str) -> Status:
 
 
 def failed(error: RaysideError) -> Status:
-    """Returns the status of a step of which nothing is known but the error."""
+    """Returns the status of a step whose check raised this error."""
     return Status(Condition.MISSING, error.message, error)
 
 
 class Step(Protocol):
-    """A thing that must be true. What it may have besides is in the protocols that follow."""
+    """Required state. The protocols below define optional members."""
 
     @property
     def name(self) -> str:
-        """Returns its name, unique and stable: it is in `status --json`."""
+        """Returns its unique and stable name, as in `status --json`."""
 
     @property
     def title(self) -> str:
@@ -78,43 +78,43 @@ class Step(Protocol):
         """Returns the names of the steps that have to be ready first."""
 
     def check(self) -> Status:
-        """Reads whether it is true, and changes nothing. Raises RaysideError where no apply can help."""
+        """Checks the state, and changes nothing. Raises RaysideError if no apply can help."""
 
 
 @runtime_checkable
 class Appliable(Step, Protocol):
-    """A step that can be made. The check of any other never says MISSING: it raises."""
+    """Step that can be made. The check of any other step raises, and never returns MISSING."""
 
     def apply(self, report: Report) -> None:
-        """Makes it, or sets it going; run only when `check` says MISSING. May be killed anywhere."""
+        """Makes it, or starts it; runs only after `check` returned MISSING. May be killed at any point."""
 
 
 @runtime_checkable
 class Patient(Protocol):
-    """A step that may be pending for a while; any other gets no time."""
+    """Step that may be pending for a while; other steps have a timeout of 0."""
 
     @property
     def patience(self) -> float:
-        """Returns how many seconds it may stay pending."""
+        """Returns the timeout for PENDING in seconds."""
 
 
 @runtime_checkable
 class Undoable(Protocol):
-    """A step that `down` undoes; what it did not make stays, and so does a cache."""
+    """Step that `down` undoes; caches stay, and things that the step did not make."""
 
     def undo(self, report: Report) -> str | None:
-        """Removes what `apply` made, and nothing else; reports only where there is something.
+        """Removes only what `apply` made; reports only if there is something to remove.
 
-        Returns what it has left, and why, where it has left anything.
+        Returns what remains, and why, if anything does.
         """
 
 
 class PortStep(Step, Protocol):
-    """The step that makes the relay, or the workspace, answer at `url` of this machine."""
+    """Step that makes the relay, or the workspace, answer at `url` on this machine."""
 
     @property
     def url(self) -> str:
         """Returns the address, for people."""
 
     def present(self) -> bool:
-        """Returns whether it runs: then it holds its port."""
+        """Returns whether it runs, and so holds its port."""

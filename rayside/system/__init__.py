@@ -1,1 +1,1 @@
-"""Processes of this machine: started, found again, ended."""
+"""Processes of this machine: started, identified, ended."""

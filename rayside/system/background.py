@@ -18,24 +18,24 @@ from rayside.system.processes import PidFile
 from rayside.system.shell import Shell
 from rayside.waiting import until
 
-# Seconds in which a process that was started shows its environment; it takes milliseconds.
+# Timeout in seconds until a new process shows its environment; it takes milliseconds.
 _SHOWN = 10.0
 
 
 @dataclass(frozen=True)
 class Background:
-    """A program of ours, of which at most one process runs for each `folder`.
+    """Background program with at most one process for each `folder`.
 
     Attributes:
-        folder: has its files; the process is found again by it.
+        folder: contains its files, and identifies the process.
         name: names its files.
-        mark: the process has it, with the folder, in its environment, so that it is found without a
-            record, and no other is ended.
-        patience: seconds that it gets to end by itself.
-        without: beginnings of the names that it does not inherit from our environment. Ours never are:
-            what is started from the workspace's terminal must not carry the workspace's mark.
-        variables: what it has besides; by default our code first on Python's path, whatever the
-            user's folder has.
+        mark: environment variable with the folder as its value: identifies the process without a
+            record, so that no other process is ended.
+        patience: timeout in seconds for it to end by itself.
+        without: prefixes of variables that it does not inherit. RAYSIDE_ variables never are: a process
+            started from the workspace's terminal must not carry the workspace's mark.
+        variables: additional variables; by default our code is first on Python's path, whatever the
+            user's folder contains.
     """
 
     shell: Shell
@@ -60,11 +60,11 @@ class Background:
 
     @property
     def pid(self) -> int | None:
-        """Returns the pid of the process that was started last; None where none is recorded."""
+        """Returns the recorded pid of the last started process, or None."""
         return (self.record.read() or {}).get("pid")
 
     def absent(self, spec: Mapping[str, Any] | None = None) -> str:
-        """Returns why it does not run, or not for this `spec`; empty where it does."""
+        """Returns why it does not run, or not with this `spec`; empty if it does."""
         record = self.record.read()
         if record is None:
             return "not running"
@@ -83,25 +83,25 @@ class Background:
         until(lambda: processes.shows_environment(pid), bool, _SHOWN)  # so that `end` finds it
 
     def environment(self) -> dict[str, str]:
-        """Returns its environment: what it inherits, its own variables, its mark."""
+        """Returns its environment: inherited variables, its own variables, its mark."""
         unwanted = (*self.without, "RAYSIDE_", *UNTOLD)
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
         return {**inherited, **self.variables, self.mark: str(self.folder)}
 
     def leftovers(self) -> list[psutil.Process]:
-        """Returns every process of this folder that runs, whether it is recorded or not."""
+        """Returns every running process of this folder, recorded or not."""
         return processes.marked(self.mark, str(self.folder))
 
     def end(self, report: Callable[[str], None]) -> None:
         if running := self.leftovers():
             report(f"ending process {', '.join(str(process.pid) for process in running)}")
-            # It ends what it has started, in its own order; then what is left of that ends.
+            # The process first ends its own children in order; then the remaining ones are ended.
             processes.end(lambda: [each for each in self.leftovers() if each.pid == self.pid], self.patience)
             processes.end(self.leftovers, self.patience)
         self.record.forget()
 
     def last_words(self) -> str:
-        """Returns the last line of its log, to follow what is said of it; empty where it has none."""
+        """Returns the last line of its log, to append to an error; empty without a log."""
         with contextlib.suppress(OSError):
             lines = self.log.read_text(errors="replace").strip().splitlines()
             if lines:

@@ -9,7 +9,7 @@ from rayside.system import marks, processes
 
 
 def require_port(setting: str, port: int) -> None:
-    """Checks that a port is free. Raises PortTaken, which names who has the port."""
+    """Checks that a port is free. Raises PortTaken, which names the program that holds it."""
     holder = port_holder(port)
     if holder is None:
         return

@@ -1,4 +1,4 @@
-"""Lock: one command at a time where two would undo each other's work."""
+"""File locks: one command at a time, so that two don't undo each other's work."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 @contextmanager
 def alone(file: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Holds the lock `file`, which it makes; calls `waiting` first where another process holds it.
+    """Creates and holds the lock `file`; calls `waiting` first if another process holds it.
 
-    The kernel gives the lock back when its holder ends, however it ends. The file stays.
+    The kernel releases the lock when its holder ends, even if killed. The file stays.
     """
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
@@ -30,7 +30,7 @@ def alone(file: Path, waiting: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def trying(file: Path) -> Iterator[bool]:
-    """Holds the lock `file` where nobody does, and says whether; makes nothing where it is not there."""
+    """Tries to hold the lock `file`; yields whether it is free. Does not create the file."""
     try:
         lock = os.open(file, os.O_RDWR)
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""Marks in the environment of processes that outlive the command: they tell which are ours.
+"""Marks in the environment of our background processes, which outlive the command.
 
-So it is found without a record, and none is ever ended that is not ours.
+They identify a process without a record, and no other process is ever ended.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ FORWARDS = "RAYSIDE_FORWARDS"
 RAY = "RAYSIDE_STATE"
 RELAY = "RAYSIDE_RELAY"
 WORKSPACE = "RAYSIDE_WORKSPACE_PROCESS"
-# kind goes on when the command that started it is killed.
+# kind continues when the command that started it is killed.
 KIND = "RAYSIDE_KIND"
 _PARTS = {FORWARDS: "port forwards", RAY: "Ray", RELAY: "debug relay", WORKSPACE: "workspace"}
 
 
 @dataclass(frozen=True)
 class Owner:
-    """The part of a cluster of ours that a process is, and the folder of that cluster's files."""
+    """Owner of a background process: a part of one of our clusters, and the folder of its files."""
 
     part: str
     folder: Path
 
 
 def owner(environment: Mapping[str, str]) -> Owner | None:
-    """Returns the owner of a process with this environment; None where it is none of ours."""
+    """Returns the owner of a process with this environment; None if it isn't one of ours."""
     for mark, part in _PARTS.items():
         if folder := environment.get(mark):
             return Owner(part, Path(folder))

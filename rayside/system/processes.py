@@ -1,4 +1,4 @@
-"""Processes that outlive a command: found again, recorded, and ended."""
+"""Processes that outlive a command: recorded, identified, and ended."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def alive(pid: int, created: float) -> bool:
     """Returns whether `pid` runs and is the process that was created at `created` (seconds since 1970)."""
     try:
         process = psutil.Process(pid)
-        # The tolerance is that of the clock tick in which the kernel records a start.
+        # The tolerance is the clock tick in which the kernel records a start.
         return abs(process.create_time() - created) < 0.1 and _runs(process)
     except psutil.Error:
         return False
 
 
 def created(pid: int) -> float:
-    """Returns when `pid` was created, in seconds since 1970; 0 where it has ended already."""
+    """Returns when `pid` was created, in seconds since 1970; 0 if it has ended already."""
     try:
         return float(psutil.Process(pid).create_time())
     except psutil.Error:
@@ -45,9 +45,9 @@ def children(pid: int) -> dict[int, str]:
 
 
 def marked(name: str, value: str) -> list[psutil.Process]:
-    """Returns our user's processes whose environment has `name=value`, and all their descendants.
+    """Returns this user's processes with `name=value` in their environment, and all their descendants.
 
-    This process and its ancestors are never among them, whatever their environment says.
+    This process and its ancestors are never among them, whatever their environment contains.
     """
     never = {process.pid for process in psutil.Process().parents()} | {os.getpid()}
     below: dict[int, list[psutil.Process]] = {}
@@ -67,9 +67,9 @@ def marked(name: str, value: str) -> list[psutil.Process]:
 
 
 def shows_environment(pid: int) -> bool:
-    """Returns whether `marked` can find a process by its environment; also where it has ended.
+    """Returns whether `marked` can find a process by its environment; True if the process has ended.
 
-    Linux shows none for a moment after the program was started (`execve`), and longer on a busy machine.
+    Linux shows no environment for a moment after `execve`, and longer on a busy machine.
     """
     try:
         return bool(psutil.Process(pid).environ())
@@ -78,12 +78,12 @@ def shows_environment(pid: int) -> bool:
 
 
 def end(processes: Callable[[], list[psutil.Process]], patience: float) -> list[int]:
-    """Ends what `processes` finds, again until it finds nothing: terminate, then kill.
+    """Ends the processes that `processes` finds, until it finds none: terminate, then kill.
 
-    `patience` is the time in seconds between the two. Returns the pids that it found.
+    `patience` is the time in seconds between the two. Returns their pids.
     """
     ended: set[int] = set()
-    for _ in range(5):  # New ones may be forked while we look; each round kills what it found.
+    for _ in range(5):  # New ones may be forked meanwhile; each round kills the ones that it found.
         running = processes()
         if not running:
             break
@@ -100,9 +100,9 @@ def end(processes: Callable[[], list[psutil.Process]], patience: float) -> list[
 
 
 def _runs(process: psutil.Process) -> bool:
-    """Returns whether any thread of it runs: until the last has ended, its files and its ports are open.
+    """Returns whether any of its threads runs: until the last one ends, its files and ports stay open.
 
-    The main thread of a process that was killed may be a zombie before the others have ended.
+    The main thread of a killed process may be a zombie before the other threads have ended.
     """
     try:
         return process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
@@ -111,7 +111,7 @@ def _runs(process: psutil.Process) -> bool:
 
 
 def environment(pid: int) -> dict[str, str]:
-    """Returns the environment of a process; empty where it has ended, or is another user's."""
+    """Returns the environment of a process; empty if it has ended, or is another user's."""
     with contextlib.suppress(psutil.Error, OSError):
         return dict(psutil.Process(pid).environ())
     return {}
@@ -119,12 +119,12 @@ def environment(pid: int) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class PidFile:
-    """A process's record, believed only while the pid is that of the very process that was recorded."""
+    """Record of a process; the creation time detects a reused pid."""
 
     file: Path
 
     def read(self) -> dict[str, Any] | None:
-        """Returns the record: `pid`, `created` and more; None where there is none that can be read."""
+        """Returns the record: `pid`, `created` and more; None without a readable one."""
         try:
             return dict(json.loads(self.file.read_text()))
         except (FileNotFoundError, ValueError):
@@ -134,7 +134,7 @@ class PidFile:
         write_private(self.file, json.dumps({"pid": pid, "created": created(pid), **more}))
 
     def running(self) -> bool:
-        """Returns whether the recorded process still runs, whatever its state."""
+        """Returns whether the recorded process still runs, in any state."""
         record = self.read()
         return record is not None and alive(record["pid"], record["created"])
 

@@ -1,4 +1,4 @@
-"""Subprocesses, which no other module starts; those that a command waits for end with it."""
+"""Subprocesses, which no other module starts; those that a command waits for end with the command."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Outcome:
 
 @dataclass
 class Shell:
-    """Runs programs by argument list; `interrupt` ends whatever runs and refuses anything new."""
+    """Runs programs by argument list; `interrupt` ends running programs and refuses new ones."""
 
     _running: set[subprocess.Popen[bytes]] = field(default_factory=set)
     _interrupted: bool = False
@@ -50,10 +50,10 @@ class Shell:
         typed: str = "",
         limit: float | None = None,
     ) -> Outcome:
-        """Runs `args` to its end; each line it writes to either stream goes to `on_line` at once.
+        """Runs `args` to its end; each line of either stream goes to `on_line` at once.
 
-        `feed` is a program whose output is the input of this one, `typed` a short text that is (default: no
-        input). `limit` is a timeout in seconds, which does not hold for what has a `feed`.
+        The input is the output of the program `feed`, or the short text `typed` (default: no input).
+        `limit` is a timeout in seconds, which does not apply with `feed`.
         Raises CommandFailed (timeout; exit code not 0, and `check`), MissingProgram, Interrupted.
         """
         if feed:
@@ -74,7 +74,7 @@ class Shell:
                     _end_groups([source])
                     with self._lock:
                         self._running.discard(source)
-            # When the consumer fails the producer does too, of a broken pipe: the consumer says why.
+            # If the consumer fails, the producer fails too, with a broken pipe: the consumer's error counts.
             if outcome.code == 0 and failed:
                 raise _failed(feed, source.returncode, "".join(errors))
             if check and outcome.code != 0:
@@ -82,7 +82,7 @@ class Shell:
                 raise _failed(args, outcome.code, "\n".join([outcome.out, outcome.err, *whys]))
             return outcome
         if typed:
-            # A pipe holds at least 4 KiB: what is typed into it waits there, and is on no disk.
+            # A pipe holds at least 4 KiB: the text waits in it, and is never on a disk.
             reader, writer = os.pipe()
             os.write(writer, typed.encode())
             os.close(writer)
@@ -117,7 +117,7 @@ class Shell:
 
         with self._start(args, env=env, cwd=cwd, stdin=stdin) as process:
             if stdin is not None and not isinstance(stdin, int):
-                stdin.close()  # The process has it; the producer has to notice when it ends.
+                stdin.close()  # The process has its copy; the producer has to notice when that closes.
             timer = threading.Timer(limit or 0.0, end)
             try:
                 if limit:
@@ -127,7 +127,7 @@ class Shell:
                 drain(process.stdout, "out")
                 errors.join()
                 code = process.wait()
-            except BaseException:  # It is Ctrl-C in the main thread, or a defect in `on_line`.
+            except BaseException:  # Ctrl-C in the main thread, or a defect in `on_line`.
                 _end_groups([process])
                 raise
             finally:
@@ -149,7 +149,7 @@ class Shell:
     def reading(self, args: Sequence[str | Path]) -> Iterator[IO[bytes]]:
         """Yields the output of `args`, which has to be read to its end.
 
-        Raises CommandFailed (exit code not 0) once that was read, MissingProgram, Interrupted.
+        Raises CommandFailed (exit code not 0) after the end of the output, MissingProgram, Interrupted.
         """
         with self._start(args, env=None, cwd=None) as process:
             assert process.stdout is not None and process.stderr is not None
@@ -212,7 +212,7 @@ class Shell:
         stderr: int | IO[bytes] = subprocess.PIPE,
     ) -> subprocess.Popen[bytes]:
         try:
-            # It has a session of its own: the terminal's Ctrl-C reaches us alone, and we end the group.
+            # A separate session: the terminal's Ctrl-C reaches only this process, which ends the group.
             return subprocess.Popen(
                 [str(arg) for arg in args],
                 stdin=stdin,

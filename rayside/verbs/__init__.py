@@ -1,1 +1,1 @@
-"""Verbs of the debugger, on a cluster that this machine knows."""
+"""Verbs of the debugger, for clusters that are recorded on this machine."""

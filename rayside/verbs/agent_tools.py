@@ -86,7 +86,7 @@ class Tools:
         Waits up to `wait` seconds (at most 60) for one to stop. A job with --debug waits for `set_breakpoint`
         at its start, up to its --attach-timeout.
         """
-        end = time.monotonic() + max(0.0, min(wait, _LONGEST_WAIT))  # also of no number
+        end = time.monotonic() + max(0.0, min(wait, _LONGEST_WAIT))  # also for NaN
         session, rows = None, []
         with contextlib.suppress(NothingPaused):
             session = await self._attached(end)

@@ -1,4 +1,4 @@
-"""Verb `attach`: opens a debugger in running processes that were submitted without --debug."""
+"""Verb `attach`: opens a debugger in running processes of jobs that were submitted without --debug."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ from rayside.users import sees
 
 _NAME = "rayside-attach"
 _OPEN = "open"
-# The most processes that one job opens.
+# Limit: processes that one job opens.
 _MOST = 1_000
-# Seconds until it says what it does, and for the job: some 10, and up to 70 more for actors and stacks.
+# Seconds until progress is announced; timeout in seconds of the job: some 10, and up to 70 more for actors
+# and stacks.
 _SILENT, _PATIENCE = 2.0, 120.0
-# Characters of a failed job's output that its error shows.
+# Limit: characters of a failed job's output in its error.
 _LONGEST = 400
-# A frame of py-spy's text that is neither Ray's nor how a thread begins.
+# A frame in py-spy's text outside of Ray, Rayside and threading.py.
 _PROGRAM = r"^ +.*\((?!ray/|rayside/|threading\.py:)[^()]*\)$"
 
 
 def attach(access: Access, console: Console, id: str) -> None:
-    """Opens the processes of a job, an actor or a worker, and says of each what became of it."""
+    """Opens a debugger in the processes of a job, an actor or a worker, and shows each one's outcome."""
     if not id.strip():
         raise InvalidArgument("no job, actor or worker was named", hint="./invokew status lists the jobs")
     dashboard, user = access.require(), access.identity.user
@@ -46,7 +47,7 @@ def attach(access: Access, console: Console, id: str) -> None:
             try:
                 results |= _opened(dashboard, closed, user)
             except (NotAttachable, NotReady) as error:
-                # What is open already can be debugged all the same.
+                # Processes that are already open can still be debugged.
                 why = Outcome("", NOT_POSSIBLE, error.message)
                 results |= {process.worker_id: why for process in closed}
     rows = [(process, results[process.worker_id]) for process in processes]
@@ -61,7 +62,7 @@ def attach(access: Access, console: Console, id: str) -> None:
         )
     if console.as_json:
         console.document({"id": id, "processes": documents})
-    # The option by which `debug` shows the processes, where their job is another user's.
+    # `debug` needs this option to show the processes if their job belongs to another user.
     job_ids = {process.job_id for process in processes}
     jobs = [job for job in dashboard.jobs() if job.job_id in job_ids] if user else []
     others = next((job for job in jobs if not sees(user, job.user)), None)
@@ -71,7 +72,7 @@ def attach(access: Access, console: Console, id: str) -> None:
 
 @contextmanager
 def _told(console: Console, title: str) -> Iterator[None]:
-    """Announces what is being done, once that takes longer than one waits without a word."""
+    """Announces the work once it takes longer than `_SILENT` seconds."""
     text = f"opening {title}: a job in Ray does that, within {_PATIENCE:g} s at most"
     timer = threading.Timer(_SILENT, console.event, [text])
     timer.start()
@@ -82,9 +83,9 @@ def _told(console: Console, title: str) -> Iterator[None]:
 
 
 def _opened(dashboard: Dashboard, processes: Sequence[JobProcess], user: str) -> dict[str, Outcome]:
-    """Returns the outcomes, by worker, of a job of ours that opens what it can. Raises NotAttachable.
+    """Runs a job that opens debuggers; returns the outcomes by worker id. Raises NotAttachable.
 
-    `user` is the name of whom it is for, where several people debug on that Ray.
+    `user` is this user's name on a shared Ray cluster.
     """
     asked = [
         Process(each.worker_id, each.pid, each.node_id, each.actor_id, each.actor_name, each.namespace, user)
@@ -128,7 +129,7 @@ def _show(console: Console, rows: Sequence[tuple[JobProcess, Outcome]]) -> None:
 
 
 def _of_program(stack: str) -> str:
-    """Returns py-spy's text without what it says of Python, and without threads of Ray's alone."""
+    """Returns py-spy's text without its header, and without threads that run only Ray's code."""
     threads = re.findall(r"^Thread .*(?:\n +.*)*", stack, re.MULTILINE)
     return "\n".join(each for each in threads if re.search(_PROGRAM, each, re.MULTILINE)) or stack
 

@@ -22,7 +22,7 @@ from rayside.ray.state import Dashboard
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """The job that is watched: the one of `submission_id`, or the newest that runs of those `user` sees."""
+    """Watched job: the job `submission_id`, or the newest one that `user` sees, running ones first."""
 
     dashboard: Dashboard
     submission_id: str | None
@@ -42,7 +42,7 @@ class ClusterJob:
 
 
 def edits_of(job: Job) -> dict[str, str]:
-    """Returns the edited files that a job's metadata lists, which nothing proves, with their SHA-256."""
+    """Returns the edited files in a job's (unauthenticated) metadata, with their SHA-256."""
     with suppress(ValueError, AttributeError, RecursionError):
         listed = json.loads(job.metadata.get(EDITS) or "{}")
         return {line(str(path)): line(str(sha256)) for path, sha256 in listed.items()}
@@ -50,7 +50,7 @@ def edits_of(job: Job) -> dict[str, str]:
 
 
 def edited(job: Job) -> str:
-    """Returns a line for people on the files that a job ran edited; empty for none."""
+    """Returns a line for people about a job's edited files; empty for none."""
     return drawn_edits(edits_of(job))
 
 
@@ -64,9 +64,9 @@ def attach_options(
     exceptions: bool,
     take_over: str,
 ) -> AttachOptions:
-    """Returns how to attach to a cluster's relay; `job` is a submission id, None for all of the user's jobs.
+    """Returns the options to attach to a cluster's relay; `job` is a submission id, or None for all jobs.
 
-    `everyone` is for all jobs of all users, `children` for processes that tasks start.
+    `everyone` includes the jobs of other users, `children` the processes that tasks start.
     """
     return AttachOptions(
         connect=partial(Client.connect, "127.0.0.1", instance.ports.relay),

@@ -12,7 +12,7 @@ from rayside.private_file import write_private
 from rayside.steps.graph import Timing
 from rayside.steps.step import Condition, Status
 
-# A cluster's folder has the timing of the last `up` in it.
+# File in a cluster's folder with the timing of the last `up`.
 _TIMINGS = "up.json"
 
 
@@ -23,9 +23,9 @@ def show(
     urls: Mapping[str, str | None],
     **where: str,
 ) -> bool:
-    """Shows each step, and the addresses; returns whether more can be shown: all is ready, and no JSON asked.
+    """Shows each step, and the addresses; returns whether more can be shown: all ready, and no JSON.
 
-    `where` has the document's `target` and `source`.
+    `where` contains the document's `target` and `source`.
     """
     if console.as_json:
         steps = [{"name": name, **status.document()} for name, status in statuses.items()]
@@ -52,17 +52,17 @@ def show(
 
 
 def is_ready(statuses: Mapping[str, Status]) -> bool:
-    """Returns whether every step is."""
+    """Returns whether every step is ready."""
     return all(status.condition is Condition.READY for status in statuses.values())
 
 
 def record(instance: Instance, timings: Sequence[Timing]) -> None:
-    """Keeps the timings of an `up` for `status --json`."""
+    """Stores the timings of an `up` for `status --json`."""
     write_private(instance.folder / _TIMINGS, json.dumps([timing.document() for timing in timings]))
 
 
 def _timings(instance: Instance) -> list[dict[str, Any]]:
-    """Returns the timing of the last `up` that changed something; nothing where there was none."""
+    """Returns the timings of the last `up` that changed something; empty without one."""
     try:
         return list(json.loads((instance.folder / _TIMINGS).read_text()))
     except (FileNotFoundError, ValueError):

@@ -29,18 +29,18 @@ from rayside.users import own_name
 from rayside.verbs import cluster_status
 from rayside.verbs.job_output import show_jobs
 
-# An editor may run it in the folder of a repository: unlike -m it takes no module of the current folder.
+# An editor may run it in a repository's folder: unlike -m, it imports no module from the current folder.
 _CLI = "import sys; sys.path = [*filter(None, sys.path)]; from rayside.cli import main; sys.exit(main())"
 _HOW = "rayside connect --address http://HOST:8265, or --ssh HOST, or --context CONTEXT"
 
 
 def access(settings: Settings, console: Console) -> RecordedAccess:
-    """Returns the access to the cluster of that name. Raises NotRunning where none is known."""
+    """Returns the access to the recorded cluster of that name. Raises NotRunning without one."""
     return RecordedAccess(_existing(settings, console))
 
 
 def connect(settings: Settings, console: Console) -> None:
-    """Connects to an existing Ray cluster; changes nothing that is as it should be."""
+    """Connects to an existing Ray cluster; repairs only what is not ready."""
     shell = Shell()
     with _alone(settings, console):
         identity = _identity(settings, shell)
@@ -74,7 +74,7 @@ def status(settings: Settings, console: Console, *, everyone: bool = False) -> N
 
 
 def disconnect(settings: Settings, console: Console) -> None:
-    """Ends what `connect` began, here and on the cluster's head; the cluster and its jobs stay."""
+    """Removes what `connect` made here and on the cluster's head; the cluster and its jobs stay."""
     with _alone(settings, console):
         location, is_readable = settings.state_folder / settings.name, True
         try:
@@ -117,7 +117,7 @@ def _existing(settings: Settings, console: Console) -> Instance:
 
 
 def _identity(settings: Settings, shell: Shell) -> Instance:
-    """Returns the cluster that is connected under this name, or the one that the settings lead to."""
+    """Returns the connected cluster of this name, or a new one from the settings."""
     require_own(settings.state_folder)
     recorded = instance.read(settings.state_folder / settings.name, Instance)
     if recorded is not None:
@@ -128,7 +128,7 @@ def _identity(settings: Settings, shell: Shell) -> Instance:
         )
         hint = f"rayside disconnect{recorded.verb_options} ends it; or --name gives a second one"
         _require_meant(settings, recorded, hint)
-        # The name may be that of the RayJob or RayService which the RayCluster is from.
+        # The setting may name the RayJob or RayService that owns the RayCluster.
         if not settings.ray_cluster or not recorded.their_cluster:
             found = recorded.their_cluster
         else:
@@ -161,13 +161,13 @@ def _identity(settings: Settings, shell: Shell) -> Instance:
 
 
 def _require_meant(settings: Settings, recorded: Instance, hint: str) -> None:
-    """Raises InvalidSetting where the settings, as those of a project, lead to another cluster."""
+    """Raises InvalidSetting if the settings, for example of a project, choose another cluster."""
     made_with = {key: getattr(recorded, key) for key in (*THEIRS, "namespace", "user")}
     require_as_made(settings, recorded, made_with, hint=hint)
 
 
 def _is_of_clone(identity: Instance) -> bool:
-    """Returns whether the bootstrapper made the cluster, or the connection to it, which has a workspace."""
+    """Returns whether a clone's bootstrapper made the cluster, or the connection to it."""
     if identity.target != "cluster" or identity.created or identity.workspace_pod:
         return True
     try:
@@ -177,7 +177,7 @@ def _is_of_clone(identity: Instance) -> bool:
 
 
 def _require_connected(identity: Instance, verb: str, hint: str) -> None:
-    """Raises InvalidArgument for a cluster of a clone."""
+    """Raises InvalidArgument for a cluster that a clone's bootstrapper made."""
     if _is_of_clone(identity):
         raise InvalidArgument(
             f"{verb} is for an existing Ray cluster, and {identity.name} was made in a clone of Rayside",
@@ -195,7 +195,7 @@ def _kube(shell: Shell, identity: Instance) -> KubectlNamespace:
 
 
 def _of_this_machine(settings: Settings, identity: Instance) -> list[Step]:
-    """Returns the steps whose files and processes are found without a record, by the folder alone."""
+    """Returns the steps whose files and processes can be found from the folder alone, without a record."""
     way = BySsh(Shell(), settings, identity)
     forwards = [
         replace(each, transport="any transport", needs=("state-folder",))
@@ -209,7 +209,7 @@ def _steps(settings: Settings, connection: Connection) -> list[Step]:
 
 
 def _steps_of(settings: Settings, identity: Instance) -> list[Step]:
-    """Returns the steps of a connection; of a cluster that was made otherwise, those that verbs need."""
+    """Returns the steps of a connection; for a cluster of a clone, only the steps that verbs need."""
     if _is_of_clone(identity):
         return [Answers("ray", identity), Answers("relay", identity)]
     return _steps(settings, _connection(settings, Shell(), identity))
@@ -227,7 +227,7 @@ def _urls(identity: Instance) -> dict[str, str | None]:
 
 @dataclass(frozen=True)
 class Answers:
-    """Check-only step: Ray, or the relay, of a cluster of a clone answers."""
+    """Check-only step: Ray, or the relay, of a clone's cluster answers."""
 
     name: str
     instance: Instance
@@ -251,7 +251,7 @@ class Answers:
 
 
 def _asked(settings: Settings) -> Ports:
-    # Ray Client and the workspace are of clusters of a clone.
+    # Only a clone's cluster has Ray Client and the workspace.
     return Ports(settings.dashboard_port, 0, settings.relay_port, 0)
 
 

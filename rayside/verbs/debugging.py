@@ -1,4 +1,4 @@
-"""Verb `debug`: the terminal debugger, and the scripted one, on the cluster's tasks, through the relay."""
+"""Verb `debug`: the terminal debugger and the scripted debugger for the cluster's tasks."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def debug(
     """Debugs the tasks in the terminal, or scripted with one document as result; returns the exit code.
 
     Args:
-        timeout: seconds, as typed.
+        timeout: in seconds, as typed.
         stops: the number of stops after which the scripted debugger ends, as typed.
         breaks: each is FILE:LINE[ HITS][:CONDITION], FILE from the current folder.
-        everyone: whether tasks of all who debug on that Ray are meant, not only this user's own.
+        everyone: whether tasks of all users of that Ray cluster are debugged, not only this user's.
         children: whether processes that tasks start are debugged as well.
     """
     patience, most = timeout_seconds(timeout), stops_number(stops)
@@ -47,7 +47,7 @@ def debug(
     scripted = console.as_json or bool(evaluate)
     watched = watch.submitted()
     if scripted and watched is not None:
-        # It watches one job, from the first stop to its end.
+        # The scripted debugger watches one job, from the first stop to its end.
         watch = ClusterJob(dashboard, watched.submission_id)
     lacks_debug = watched is not None and not watched.ended and DEBUG not in watched.metadata
     if places and watched and lacks_debug and not (watched.job_id and is_open(dashboard, watched.job_id)):
@@ -56,7 +56,7 @@ def debug(
             "by themselves can be reached (./invokew submit --debug makes all reachable, ./invokew attach "
             f"{watched.submission_id} some that run)"
         )
-    # There is nobody to ask where a program types.
+    # Without a terminal there is nobody to ask.
     take_over = ASK if not scripted and console.typed_at else ALWAYS
     how = {"everyone": everyone, "exceptions": exceptions, "children": children}
     options = attach_options(access.identity, watch.submission_id, places, **how, take_over=take_over)
@@ -80,7 +80,7 @@ def debug(
 
 
 def launch_json(access: Access, console: Console) -> None:
-    """Makes the relay known to VS Code in the current folder. Raises InvalidArgument."""
+    """Adds the relay to the current folder's launch.json for VS Code. Raises InvalidArgument."""
     from rayside.client import launch_json
 
     instance = access.identity

@@ -13,7 +13,7 @@ from rayside.ray.records import Job, jobs_for
 def logs(access: Access, console: Console, *, job: str | None, follow: bool, ray: bool) -> int:
     """Prints a job's output (default: the newest job's), or the log of Ray's head; returns the exit code.
 
-    Ctrl-C is the way to leave a log that is followed, so it ends that without a word.
+    Ctrl-C ends a followed log without a message.
     """
     if ray:
         console.output(access.log().rstrip("\n") + "\n")
@@ -35,7 +35,7 @@ def logs(access: Access, console: Console, *, job: str | None, follow: bool, ray
 
 
 def show_jobs(console: Console, jobs: Sequence[Job], user: str, *, everyone: bool) -> None:
-    """Shows the jobs that `user` sees, with `everyone` those of all users."""
+    """Shows the jobs that `user` sees, with `everyone` the jobs of all users."""
     shown = jobs if everyone else jobs_for(user, jobs)
     whose = ("user",) if user else ()
     if shown:

@@ -56,7 +56,7 @@ def failures(
 
 
 def listed(access: Access, *, job: str | None = None, user: str = "") -> list[dict[str, Any]]:
-    """Returns a document for each capsule that a user may see, newest first. Raises CommandFailed."""
+    """Returns a document for each capsule that the user sees, newest first. Raises CommandFailed."""
     output = _printed(access, "")
     try:
         every = rows(output)

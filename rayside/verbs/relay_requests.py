@@ -18,23 +18,23 @@ from rayside.ray.state import LAG
 from rayside.users import sees
 from rayside.verbs.cluster_job import ClusterJob
 
-# Seconds for the relay's answer: it asks Ray for up to 5, and for a whole job all processes for up to 12.
+# Timeouts in seconds for the relay's answer: its requests to Ray take up to 5, to a job's processes up to 12.
 _PATIENCE, _PATIENCE_OF_JOB = 8.0, 20.0
 
 
 @dataclass(frozen=True)
 class Paused:
-    """The tasks that stand still; `hidden` others wait for a debugger, which are tasks of other users."""
+    """Stopped tasks; `hidden` is the number of other users' tasks that wait for a debugger."""
 
     tasks: list[PausedTask]
     hidden: int = 0
 
 
 def paused(access: Access, *, everyone: bool = False) -> Paused:
-    """Returns the tasks that stand still now, once Ray can name those that wait.
+    """Returns the tasks that are stopped now, once Ray knows the names of those that wait.
 
-    Where several people debug on one Ray, they are the user's own, and those of jobs that say no user; with
-    `everyone` all of them, but what another's debugger holds.
+    On a shared Ray cluster these are the tasks of the user's own jobs and of jobs without a user; with
+    `everyone` all, except tasks in another user's debugger.
     """
     access.require()
     return waiting.until(
@@ -49,7 +49,7 @@ def _look(access: Access, everyone: bool) -> Paused:
         answer = {"problem": f"the debug relay refused {error.message}"}
     if problem := answer.get("problem", "the debug relay is of an older Rayside"):
         raise NotRunning(str(problem), hint="./invokew up repairs it")
-    # Ray's times are of whole seconds.
+    # Ray's times have whole seconds.
     rows = [{**row, "since": re.sub(r"\.[0-9]+", "", row["since"])} for row in answer["tasks"]]
     return Paused([PausedTask(**row) for row in rows], int(answer.get("hidden", 0)))
 
@@ -68,7 +68,7 @@ def breakpoints(access: Access, console: Console, *, everyone: bool = False) -> 
     whose = ("user",) if access.identity.user else ()
     rows = []
     for task in tasks:
-        # Ray does not record when a task that waits for a debugger stopped.
+        # Ray does not record the stop time of a task that waits for a debugger.
         when = f"{'stopped' if task.held else 'began to run'} {task.since}"
         rows.append((task.task, task.job_id, *(task.user for _ in whose), task.node_ip, str(task.pid), when))
     console.table(("task", "job", *whose, "node", "pid", "when"), rows)
@@ -77,7 +77,7 @@ def breakpoints(access: Access, console: Console, *, everyone: bool = False) -> 
 
 def _show_none(access: Access, console: Console, *, everyone: bool) -> None:
     user = "" if everyone else access.identity.user
-    # A job that was just submitted takes some seconds until a task of it runs.
+    # A new job takes some seconds until its first task runs.
     jobs = [job for job in access.require().jobs() if not job.ended and sees(user, job.user)]
     running = f"; running: {', '.join(job.submission_id for job in jobs)}" if jobs else ""
     # The package has no example, and an existing Ray cluster gets none.
@@ -138,7 +138,7 @@ def _of_job(
 
 
 def _request(access: Access, command: str, patience: float, **arguments: Any) -> Message:
-    """Returns the relay's answer. Raises NotRunning without one, and RequestFailed where it refuses."""
+    """Returns the relay's answer. Raises NotRunning without one, and RequestFailed if it refuses."""
     port, token = access.identity.ports.relay, access.identity.token_file.read_text()
     try:
         return ask(port, command, {"token": token, **arguments}, timeout=patience)

@@ -1,4 +1,4 @@
-"""Verb `submit`: job submission, and the runtime_env with which another program's tasks can be debugged."""
+"""Verb `submit`: job submission, and the runtime_env that makes another program's tasks debuggable."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from rayside.ray.state import LAG, Dashboard
 from rayside.settings import Settings
 from rayside.verbs.cluster_job import edited
 
-# A worker finds its setup hook here (`load_and_execute_setup_hook` in ray/_private/runtime_env/setup_hook.py,
-# 2.60). In the `runtime_env` of an actor, as Serve's replicas are, the field for it has no effect.
+# A worker reads its setup hook from this variable (`load_and_execute_setup_hook` in
+# ray/_private/runtime_env/setup_hook.py, 2.60). In an actor's `runtime_env`, such as a Serve replica's, the
+# field for the hook has no effect.
 _HOOK = "__RAY_WORKER_PROCESS_SETUP_HOOK_ENV_VAR"
 
 
 @dataclass(frozen=True)
 class Request:
-    """The options of `submit` that say what is submitted."""
+    """Options of `submit` that define the job."""
 
     working_dir: str | None = None
     py_modules: tuple[str, ...] = ()
@@ -38,15 +39,15 @@ class Request:
 
     @property
     def names_program(self) -> tuple[str, ...]:
-        """Returns the options among these that name a program to run."""
+        """Returns the given options that name a program to run."""
         return ("--entrypoint",) if self.entrypoint else ()
 
     def prepare(
         self, entrypoint: str | None = None, of_rayjob: Mapping[str, Any] | None = None
     ) -> jobs.Submission:
-        """Returns the checked job; `entrypoint` is what runs where the options name nothing.
+        """Returns the validated job; `entrypoint` is the default if the options name none.
 
-        `of_rayjob` is as `jobs.prepare` has it. Raises what that raises.
+        `of_rayjob` is passed to `jobs.prepare`. Raises the errors of that function.
         """
         return jobs.prepare(
             working_dir=self.working_dir,
@@ -59,7 +60,7 @@ class Request:
 
 
 def masking(debug: Debug | None, settings: Settings) -> Debug | None:
-    """Returns the options of a job whose recorded failures lack what the settings mask."""
+    """Returns the job's debug options with the settings' masks for recorded failures."""
     return debug and replace(debug, masked=(settings.masked_names, settings.masked_values))
 
 
@@ -75,7 +76,7 @@ def submit(access: Access, console: Console, submission: jobs.Submission, *, wai
 
 
 def next_of(submission: jobs.Submission, name: str) -> str:
-    """Returns the advice for a job that was submitted and is not waited for."""
+    """Returns the hint after a submission without `wait`."""
     if submission.debug:
         again = "; ./invokew retry runs failed tasks again" if submission.debug.post_mortem else ""
         return f"Next: ./invokew debug --break FILE:LINE, or attach an editor{again}"
@@ -92,9 +93,9 @@ def show(
     wait: bool,
     gone: Callable[[], Job | None] = lambda: None,
 ) -> None:
-    """Shows a job that was submitted; with `wait`, its output until it ends. Raises JobFailed, Interrupted.
+    """Shows a submitted job; with `wait`, its output until it ends. Raises JobFailed, Interrupted.
 
-    `gone` returns the job where its cluster has ended with it.
+    `gone` returns the job if its cluster has ended with it.
     """
     try:
         for piece in followed(dashboard, name, console.event) if wait else ():
@@ -129,10 +130,10 @@ def show(
 def print_runtime_env(
     access: Access, console: Console, request: Request, *, wait: bool, serve: bool = False
 ) -> None:
-    """Prints the runtime_env with which another program's `ray.init` has workers that can be debugged.
+    """Prints the runtime_env for another program's `ray.init` that makes its workers debuggable.
 
-    Its driver is not among them: `python -m rayside.worker` is for that. With `serve` it is for the config of
-    a Ray Serve application, whose replicas can then be debugged. Raises InvalidArgument.
+    It does not include the driver: `python -m rayside.worker` is for that. With `serve` it is for the config
+    of a Ray Serve application, and makes the replicas debuggable. Raises InvalidArgument.
     """
     if serve and (request.working_dir or request.py_modules):
         raise InvalidArgument(
@@ -143,7 +144,7 @@ def print_runtime_env(
         raise InvalidArgument(
             "--print-runtime-env submits nothing", hint=f"leave out {' and '.join(submits)}"
         )
-    # It is for a program that somebody else starts.
+    # `:` stands for a program that the user starts.
     submission = request.prepare(entrypoint=":")
     document = yaml_file.read(Path(request.runtime_env)) if request.runtime_env else None
     named = request.working_dir or (isinstance(document, Mapping) and document.get("working_dir"))
@@ -155,10 +156,10 @@ def print_runtime_env(
 
 
 def followed(dashboard: Dashboard, submission_id: str, report: Callable[[str], None]) -> Iterator[str]:
-    """Yields what the job prints, in pieces as it comes, until it has ended. Raises NotRunning, JobNotFound.
+    """Yields the job's output in pieces as it comes, until the job has ended. Raises NotRunning, JobNotFound.
 
-    Ray's head ends the stream at a line of over 4 MiB, the most that it takes at once from where the job
-    runs (`max_msg_size` of aiohttp's client): the rest comes when the job has ended.
+    Ray's head ends the stream at a line of over 4 MiB, its limit for one message from the job's node
+    (`max_msg_size` of aiohttp's client): the rest is read when the job has ended.
     """
     shown = 0
     for piece in dashboard.follow(submission_id):
@@ -177,7 +178,7 @@ def followed(dashboard: Dashboard, submission_id: str, report: Callable[[str], N
 
 
 def for_serve(runtime_env: Mapping[str, Any], dashboard: Dashboard) -> dict[str, Any]:
-    """Returns it for the config of a Serve application: with its folders uploaded to that Ray, and its hook.
+    """Returns the runtime_env for a Serve application's config: folders uploaded, the hook as a variable.
 
     Raises SubmissionFailed, NotRunning.
     """

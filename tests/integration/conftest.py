@@ -1,4 +1,4 @@
-"""Provides a real Ray that only the tests use, beside whatever else runs on this machine."""
+"""Fixtures of a real Ray cluster that only the tests use, independent of others on this machine."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from tests.targets import local_target
 
 Seen = TypeVar("Seen")
 
-# A process that runs beside others may answer later than people are asked to wait.
+# On a machine that is busy with other tests, a process may answer later than users have to wait.
 for request in (Channel.request, Channel.answer, Client.set_breakpoints):
     (request.__kwdefaults__ or {})["timeout"] = PATIENCE
 
 
 @dataclass(frozen=True)
 class Rayside:
-    """Runs verbs as a user would, with settings of its own."""
+    """Runs verbs as a user would, with its own settings."""
 
     settings: Settings
     environment_too: dict[str, str] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Rayside:
         timeout: float = 180,
         typed: str = "",
     ) -> subprocess.CompletedProcess[str]:
-        """Runs one verb, to its end, without a terminal; its input is `typed`."""
+        """Runs one verb to its end, without a terminal; its input is `typed`."""
         with noticed(self._stacks) as (descriptor, lines):
             done = subprocess.run(
                 [str(ROOT / "invokew"), *arguments],
@@ -82,24 +82,24 @@ class Rayside:
         return stacks(self.processes(), self.target.environment.programs)
 
     def json(self, *arguments: str, code: int = 0, **how: Any) -> Any:
-        """Returns the document that a verb prints with --json, which must be all that it prints."""
+        """Returns the document that a verb prints with --json, which must be its whole output."""
         done = self.run(*arguments, "--json", **how)
         assert done.returncode == code, done.stdout + done.stderr
         return json.loads(done.stdout)
 
     def settled_status(self) -> Any:
-        """Returns what `status` says when all is ready, or after two minutes.
+        """Returns the document of `status` when all is ready, or after two minutes.
 
-        An answer that comes too late once, on a busy machine, is no fault.
+        One late answer, on a busy machine, is no fault.
         """
         return until(lambda: self.json("status"), lambda document: bool(document["ready"]), 120)
 
     def is_ready(self) -> bool:
-        """Returns whether `status` says, within two minutes, that all is ready."""
+        """Returns whether `status` reports within two minutes that all is ready."""
         return bool(self.settled_status()["ready"])
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Starts one verb, whose output is still to be read."""
+        """Starts one verb, whose output the caller reads."""
         return subprocess.Popen(
             [str(ROOT / "invokew"), *arguments],
             cwd=ROOT,
@@ -124,14 +124,14 @@ class Rayside:
         return self.target.head.leftovers()
 
     def named(self, name: str) -> list[psutil.Process]:
-        """Returns those of `processes` that have this name."""
+        """Returns the processes of this cluster that have this name."""
         return [process for process, its in of_each(self.processes(), psutil.Process.name) if its == name]
 
 
 def of_each(
     processes: Sequence[psutil.Process], what: Callable[[psutil.Process], Seen]
 ) -> list[tuple[psutil.Process, Seen]]:
-    """Returns each process with what `what` gives of it, without those that end meanwhile."""
+    """Returns each process with the result of `what`, without processes that end meanwhile."""
     answers = []
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -140,7 +140,7 @@ def of_each(
 
 
 def stop_jobs(dashboard: Dashboard) -> None:
-    """Ends every job: what waits in it would stop in the debuggers of the next test, too."""
+    """Ends every job: its waiting tasks would stop in the next test's debuggers, too."""
     for name in [job.submission_id for job in dashboard.jobs() if not job.ended]:
         dashboard.stop(name)
         assert until(partial(dashboard.job, name), lambda job: job.ended, 120).ended, name
@@ -150,10 +150,10 @@ _ports_given: set[int] = set()
 
 
 def free_ports(count: int = 2) -> list[int]:
-    """Returns that many free ports of the loopback address, outside the range that clients get.
+    """Returns that many free ports of the loopback address, outside the range of client ports.
 
-    A cluster takes its ports long after they were given, so each lane has ports of its own, and gives none
-    twice. They are random ones of these, for another run of the tests may be under way.
+    A cluster uses its ports long after this call, so each lane has its own ports, and returns none twice.
+    They are chosen at random, as another run of the tests may be in progress.
     """
     lane = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     lanes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
@@ -169,24 +169,24 @@ def free_ports(count: int = 2) -> list[int]:
     raise AssertionError("no port is free")
 
 
-# Seconds for Ray to come up beside the other lanes' tests.
+# Timeout in seconds for Ray to start in parallel to other lanes' tests.
 _RAY_PATIENCE = 400.0
 
 
 def apart(state_folder: Path, **more: Any) -> Settings:
-    """Returns settings that keep a cluster apart from whatever else runs on this machine, with `more`."""
+    """Returns settings of a cluster that is independent of others on this machine, with `more`."""
     names = ("dashboard_port", "ray_client_port", "relay_port", "workspace_port")
     ports: dict[str, Any] = dict(zip(names, free_ports(len(names)), strict=True))
-    # Three lanes on two processors: how long Ray takes to come up is no test's subject.
+    # Three lanes on two CPUs: no test is about the time in which Ray starts.
     return Settings(state_folder=state_folder, **{**ports, "ray_patience": _RAY_PATIENCE, **more})
 
 
 @pytest.fixture(scope="module")
 def rayside() -> Iterator[Rayside]:
-    """Provides a cluster that is not up yet; removes after the module whatever a test brings up."""
+    """Provides a cluster that is not up yet; after the module, removes everything that the tests made."""
     folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
     folder.rmdir()
-    # Tests of the workspace have one of their own.
+    # Tests of the workspace make their own cluster.
     started = Rayside(apart(folder, target="local", workspace=False))
     yield started
     done = started.run("down")
@@ -197,7 +197,7 @@ def rayside() -> Iterator[Rayside]:
 
 @pytest.fixture(scope="session", autouse=True)
 def ray_environment() -> None:
-    """Provides Ray's environment, in the cache that every test shares."""
+    """Makes Ray's environment, in the cache that all tests share."""
     local_target().environment.apply(Console().event)
 
 
@@ -209,14 +209,14 @@ def node() -> Path:
 
 @pytest.fixture
 def answers_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has the relay answer when all debuggees have: what it answers before is told by events later."""
+    """Makes the relay answer only after all debuggees: otherwise later answers come as events."""
     for module in (fan_out, configuration):
         monkeypatch.setattr(module, "FAN_OUT", 30.0)
 
 
 @pytest.fixture
 def user() -> Iterator[Rayside]:
-    """Provides one who has no cluster yet; nothing of theirs may be left afterwards."""
+    """Provides a user without a cluster; checks that nothing is left afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
     folder.rmdir()
     rayside = Rayside(apart(folder, workspace=False))

@@ -1,4 +1,4 @@
-"""Runs an HTTP proxy, for CONNECT alone, that leads every name to this machine."""
+"""HTTP proxy that supports only CONNECT, and connects every host name to this machine."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rayside.event_loop import background_loop
 
 @dataclass
 class ConnectProxy:
-    # It listens there, and leads there.
+    # The address that it listens on, and connects to.
     host: str = "127.0.0.1"
     port: int = 0
-    # Who has another login than this one, as in `me:secret`, is refused; and all are with this status.
+    # Required login, as in `me:secret`; with `refusal`, a status, every request is refused.
     login: str = ""
     refusal: str = ""
-    # What it was asked for, as in `api.test:6443`, and by whom.
+    # Requested targets, as in `api.test:6443`, and the credentials of the requests.
     targets: list[str] = field(default_factory=list)
     credentials: list[str] = field(default_factory=list)
     _copying: set[asyncio.Task[None]] = field(default_factory=set)
@@ -48,13 +48,13 @@ class ConnectProxy:
         self._copying.difference_update(copying)
 
     def url(self, login: str = "") -> str:
-        """Returns its address, with its own login, or another one."""
+        """Returns its URL, with its own login or another one."""
         user, _, password = (login or self.login).partition(":")
         return f"http://{user}:{quote(password, safe='')}@{self.host}:{self.port}"
 
     @property
     def _credentials(self) -> str:
-        """Returns what a client with the login says, in lower case as all of its headers are read."""
+        """Returns the header value of a client with the login, in lower case, as headers are compared."""
         return f"basic {base64.b64encode(self.login.encode()).decode()}".lower()
 
 

@@ -1,4 +1,4 @@
-"""Debugs eight tasks of a real Ray that stop at once in one session, for each target."""
+"""Test for each target: eight tasks of a real Ray cluster that stop at once in one debug session."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def _debug(port: int, token: str, job: str, program: Path, module: Path) -
     numbers = {int(await editor.evaluate(stop, "n")): stop for stop in stops}
     assert sorted(numbers) == list(range(COUNT))
 
-    # One is stepped, then goes on to the breakpoint in the module; the others stand where they stood.
+    # One task is stepped, then continues to the breakpoint in the module; the other tasks stay stopped.
     seven = numbers.pop(7)
     await editor.request("stepIn", threadId=seven["threadId"])
     await editor.event("stopped", reason="step", threadId=seven["threadId"])

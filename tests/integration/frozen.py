@@ -1,4 +1,4 @@
-"""Shows where the processes of tasks stand at the moment at which a verb says that one does not answer."""
+"""Stacks of tasks' processes at the moment when a verb reports that one does not answer."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 import psutil
 
 _SAYS = "did not answer"
-_READING = 60.0  # seconds for py-spy, and for what has inherited a verb's standard error to end
+_READING = 60.0  # timeout in seconds for py-spy, and for heirs of a verb's standard error to end
 
 
 def stacks(processes: list[psutil.Process], programs: Path) -> str:
-    """Returns the stacks of those that work for Ray, with C's, as its py-spy in `programs` reads them."""
+    """Returns the Python and C stacks of Ray's workers, read with py-spy in the folder `programs`."""
     texts = []
     for process in processes:
         with contextlib.suppress(psutil.Error, subprocess.SubprocessError, OSError):
@@ -30,9 +30,9 @@ def stacks(processes: list[psutil.Process], programs: Path) -> str:
 
 @contextlib.contextmanager
 def noticed(read: Callable[[], str]) -> Iterator[tuple[int, list[str]]]:
-    """Yields a descriptor for a verb's standard error, and what is written to it, in lines.
+    """Yields a descriptor for a verb's standard error, and the lines written to it.
 
-    What `read` returns is added the first time that something is said not to answer.
+    The first line about a missing answer is followed by the result of `read`.
     """
     reading, writing = os.pipe()
     lines: list[str] = []

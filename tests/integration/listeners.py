@@ -1,4 +1,4 @@
-"""Says what listens for connections, process by process, in words that are the same each time."""
+"""Listening addresses of processes, in a form that is the same in each run."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import psutil
 
 from tests.integration.conftest import of_each
 
-# An address, as in 127.0.0.1 or * for all of the machine, and a port's name; FREE where it has none.
+# An address, as in 127.0.0.1 or * for all addresses, and a port's name; FREE for an unnamed port.
 Listener = tuple[str, str]
 FREE = "a free port"
 
 
 def listeners(folder: Path, ports: Mapping[int, str]) -> dict[str, set[tuple[Listener, ...]]]:
-    """Returns by program what its processes listen at, for all that have `folder` in their environment.
+    """Returns the listeners by program, for all processes with `folder` in their environment.
 
     Args:
-        ports: the names of ports.
+        ports: names of ports, by number.
     """
     marked = [
         process
@@ -43,7 +43,7 @@ def _environment(process: psutil.Process) -> dict[str, str]:
 
 
 def _program(process: psutil.Process) -> str:
-    """Returns the process's own name, as Ray sets it; for a Python, that of its module or script."""
+    """Returns the process's name, as Ray sets it; for a Python, the name of its module or script."""
     if not process.name().startswith("python"):
         return process.name()
     words = [word for word in process.cmdline()[1:] if not word.startswith("-")]
@@ -51,7 +51,7 @@ def _program(process: psutil.Process) -> str:
 
 
 def _listens(process: psutil.Process) -> list[tuple[str, int]]:
-    """Returns address and port of each of its listeners, UDP's too."""
+    """Returns address and port of each TCP and UDP listener."""
     return [
         (_address(connection.laddr.ip), connection.laddr.port)
         for connection in process.net_connections(kind="inet")

@@ -1,6 +1,6 @@
-"""Draws docs/images/terminal.svg: `python -m tests.integration.moving_picture`, with a local cluster up.
+"""Recorder of docs/images/terminal.svg: `python -m tests.integration.moving_picture`, with a local cluster.
 
-A program is debugged in a real terminal, and what the terminal showed becomes an animated SVG.
+A program is debugged in a real terminal, and the terminal's output becomes an animated SVG.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rayside.client.terminal import PROMPT
 from tests.integration.screen import Screen
 
 PICTURE = ROOT / "docs" / "images" / "terminal.svg"
-# What the terminal calls the folder of the program, wherever it was.
+# Path that replaces the program's folder in the picture.
 HOME = "/home/me/work"
 PROGRAM = """\
 import ray
@@ -41,10 +41,10 @@ print(ray.get([train.remote(rank) for rank in range(3)]))
 SUBMIT = './invokew submit --debug --working-dir . --entrypoint "python train.py"'
 DEBUG = './invokew debug --break "train.py:12 gather 3:step == 100"'
 TITLE = "Three Ray tasks stop together at a breakpoint with a condition; compare shows in which one a NaN is"
-# Each command at the debugger's prompt, and for how many seconds its output is read.
+# Commands at the debugger's prompt, and seconds for which each one's output is shown.
 TYPED = (("p rank, step, weight", 2.0), ("compare weight", 4.0), ("quit", 0.0))
 SHELL, CHOICE = "$ ", "which one? [1] "
-# What the shell prints when a command has ended.
+# Text that the shell prints at the end of a command.
 ENDED = "-- ended --"
 COLUMNS = 96
 PER_CHARACTER, LAST = 0.025, 3.0
@@ -62,7 +62,7 @@ COLOURS = (
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the terminal, seen from a second on; what follows `typed` characters takes `seconds`."""
+    """Line of the terminal, visible from `start`; the text after `typed` characters takes `seconds`."""
 
     text: str
     start: float
@@ -70,7 +70,7 @@ class Line:
     seconds: float = 0
 
     def drawn(self, row: int, whole: float) -> str:
-        """Returns the line as SVG, in a film that takes `whole` seconds and begins again."""
+        """Returns the line as SVG, in a loop of `whole` seconds."""
         x, y, length = MARGIN, MARGIN + row * HEIGHT, len(self.text) * WIDTH
         colour = next((colour for colour, start in COLOURS if self.text.startswith(start)), "#d7dae0")
         repeat = f'dur="{whole:.2f}s" repeatCount="indefinite"'
@@ -85,7 +85,7 @@ class Line:
                 f'<animate attributeName="width" values="{widths}" keyTimes="{times}" {repeat}/>'
                 "</rect></clipPath>"
             )
-        # The width of a character is not that of every viewer's font.
+        # A viewer's font may have another character width.
         return (
             f'{define}<text x="{x}" y="{y + HEIGHT - 4}" fill="{colour}" textLength="{length:g}" '
             f'lengthAdjust="spacingAndGlyphs" xml:space="preserve"{clip}>{escape(self.text, quote=False)}'
@@ -95,26 +95,26 @@ class Line:
 
 @dataclass
 class Film:
-    """Lines of a terminal, each with the second from which it is seen, and typed lines with their speed."""
+    """Lines of a terminal, each with the second at which it appears, and typed lines with their speed."""
 
     lines: list[Line] = field(default_factory=list)
     now: float = 0.5
 
     def typed(self, prompt: str, text: str) -> None:
-        """Adds a line that is typed behind a prompt."""
+        """Adds a line that is typed after a prompt."""
         seconds = len(text) * PER_CHARACTER
         self.lines.append(Line(prompt + text, self.now, len(prompt), seconds))
         self.now += seconds + 0.3
 
     def shown(self, text: str, seconds: float) -> None:
-        """Adds lines that are all seen at once, and the time for which they are read."""
+        """Adds lines that appear at once, and the seconds until the next step."""
         for line in text.splitlines():
             wrapped = textwrap.wrap(line, COLUMNS, replace_whitespace=False, break_on_hyphens=False)
             self.lines += [Line(part, self.now) for part in wrapped or [""]]
         self.now += seconds
 
     def drawn(self) -> str:
-        """Returns the animated SVG; a viewer that moves nothing shows the whole of it."""
+        """Returns the animated SVG; a viewer without animation shows all of it."""
         width, height = COLUMNS * WIDTH + 2 * MARGIN, len(self.lines) * HEIGHT + 2 * MARGIN
         seconds = self.now + LAST
         drawn = [line.drawn(row, seconds) for row, line in enumerate(self.lines) if line.text]
@@ -131,7 +131,7 @@ class Film:
 
 
 def record(folder: Path) -> Film:
-    """Debugs the program in a terminal, and returns what was typed and shown."""
+    """Debugs the program in a terminal; returns the typed and the shown lines."""
     (folder / "train.py").write_text(PROGRAM)
     film = Film()
 
@@ -141,7 +141,7 @@ def record(folder: Path) -> Film:
 
     def seen(screen: Screen, until: str) -> str:
         shown = plain(screen.until(until)).replace(str(folder), HOME)
-        # What it says of time limits is not this film's subject.
+        # The note on time limits is left out.
         return shown.partition("\nA stop may last")[0].strip("\n")
 
     film.typed(SHELL, SUBMIT)
@@ -165,7 +165,7 @@ def record(folder: Path) -> Film:
 
 
 def plain(shown: str) -> str:
-    """Returns a terminal's text without control sequences, and without what was drawn over."""
+    """Returns a terminal's text without control sequences and overwritten text."""
     lines = (
         line.rpartition("\x1b[2K")[2].rpartition("\r")[2] for line in shown.replace("\r\n", "\n").split("\n")
     )

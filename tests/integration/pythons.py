@@ -1,4 +1,4 @@
-"""Runs debuggees in any Python of this machine, with this one's debugpy, told line by line what to do."""
+"""Debuggees in any Python of this machine, with this Python's debugpy; commands come on standard input."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from rayside.dap.framing import Message
 from rayside.worker.attach import UNCHECKED, WITHOUT_MONITORING
 from tests.patience import PATIENCE
 
-# Each Python with the way in which pydevd traces it: from 3.12 on there are two.
+# Each Python version with pydevd's ways to trace it: from 3.12 on there are two.
 HOWS = [("3.10", "settrace"), ("3.11", "settrace"), ("3.12", "settrace"), ("3.12", "monitoring")]
 HOWS += [("3.13", "settrace"), ("3.13", "monitoring"), ("3.14", "settrace"), ("3.14", "monitoring")]
-# Each of both once: for what does not depend on the two together.
+# Each version and each way at least once, for tests that don't depend on the combination.
 _ONCE = [("3.10", "settrace"), ("3.11", "settrace"), ("3.12", "monitoring")]
 _ONCE += [("3.13", "settrace"), ("3.14", "monitoring")]
 each_python = pytest.mark.parametrize(("version", "how"), HOWS, ids=lambda each: str(each))
 each_python_once = pytest.mark.parametrize(("version", "how"), _ONCE, ids=lambda each: str(each))
 BY_HAND = {**WITHOUT_MONITORING, **UNCHECKED}
 _KEPT = ROOT / ".pytest_cache"
-# As Ray does with a task that failed, and RAY_DEBUG_POST_MORTEM set (ray/util/debugpy.py). It needs `sys` and
-# `threading`, and is called where the exception is handled.
+# Ray's post-mortem of a failed task with RAY_DEBUG_POST_MORTEM set (ray/util/debugpy.py). It needs `sys` and
+# `threading`, and is called in the exception's handler.
 POST_MORTEM = """\
 def post_mortem():
     import pydevd
@@ -47,7 +47,7 @@ def post_mortem():
 
 
 class Debuggee:
-    """Runs a process that does what it is told, line by line."""
+    """Process that executes commands from standard input, line by line."""
 
     def __init__(
         self, python: str, script: Path, program: str, words: Sequence[str], environment: Mapping[str, str]
@@ -77,7 +77,7 @@ class Debuggee:
         return self.process.stdout.readline().strip()
 
     def line(self, marker: str, file: Path | None = None) -> int:
-        """Returns the line of its program, or of another file, that ends with that comment."""
+        """Returns the number of the line in its program, or another file, that ends with that comment."""
         text = file.read_text() if file else self._program
         return next(n for n, line in enumerate(text.splitlines(), 1) if line.endswith(f"# {marker}"))
 
@@ -104,7 +104,7 @@ class Debuggee:
         return await self.heard("stopped")
 
     async def heard(self, name: str) -> Message:
-        """Returns the body of the next event of that name."""
+        """Returns the body of the next event with that name."""
 
         async def wait() -> Message:
             while event := await self.client.events.get():
@@ -144,21 +144,21 @@ def debuggee(
 
 
 def hows_environment(how: str) -> dict[str, str]:
-    """Returns an environment with what breakpoints need, in which pydevd traces in that way."""
+    """Returns an environment with the packages for breakpoints, in which pydevd traces in that way."""
     ways = WITHOUT_MONITORING if how == "settrace" else {}
     return {**environment_of("debugpy", "bytecode"), **UNCHECKED, **ways}
 
 
 @cache
 def python_of(version: str) -> str:
-    """Returns the path of such a Python; skips the test if the machine has none."""
+    """Returns the path of a Python of that version; skips the test without one."""
     name = f"python{version}"
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     candidates = [Path(sys.executable), *(Path(folder, name) for folder in os.get_exec_path())]
     candidates += sorted(pyenv.glob(f"versions/*/bin/{name}"))
     probe = "import sys; print(*sys.version_info[:2], sep='.')"
     for candidate in candidates:
-        if candidate.exists():  # pyenv's own stand-ins for Pythons fail
+        if candidate.exists():  # pyenv's shims may fail.
             answer = subprocess.run([candidate, "-c", probe], capture_output=True, text=True, check=False)
             if answer.stdout.strip() == version:
                 return str(candidate)
@@ -166,10 +166,10 @@ def python_of(version: str) -> str:
 
 
 def environment_of(*packages: str) -> dict[str, str]:
-    """Returns an environment in which any Python imports this one's packages of these names, and no others.
+    """Returns an environment in which any Python imports only these packages of this Python.
 
-    Their compiled parts are for one Python; debugpy has the same in Python for others. The bytecode that they
-    make is kept: otherwise each process would compile debugpy, for over half a second.
+    Compiled extensions are for one Python version; debugpy has pure Python fallbacks for the others. Bytecode
+    is cached: otherwise each process would compile debugpy, for over half a second.
     """
     version = "python{}.{}".format(*sys.version_info)
     folder = _KEPT / "-".join((version, *packages))

@@ -1,9 +1,9 @@
-"""Runs real Python processes that pause as Ray's workers do, and a real relay, for tests without a Ray.
+"""Real Python processes that pause as Ray's workers do, and a real relay, for tests without a Ray cluster.
 
-What is measured on Ray's side is repeated: `breakpoint()` opens debugpy on a port of its own, says so,
-waits for a client, and then stops in the caller's frame; the debugger's module is `ray.util.debugpy`.
+They do what was measured in Ray: `breakpoint()` opens debugpy on a separate port, reports that, waits for
+a client, and then stops in the caller's frame; the debugger's module is `ray.util.debugpy`.
 
-Run as a program, it holds the terminal debugger over the scripts named, until that is left by `quit`.
+As a program, it runs the terminal debugger over the given scripts, until `quit`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.patience import PATIENCE
 
 TOKEN = "a token"
 
-# What most tests debug.
+# Program that most tests debug.
 TASK = """\
 def my_task(x):
     numbers = list(range(x))
@@ -69,7 +69,7 @@ builtins.breakpoint = sys.breakpointhook = set_trace
 
 
 class RealDebuggee:
-    """A process that runs `script`; `lines` has what it printed itself."""
+    """Process that runs `script`; `lines` is the script's own output."""
 
     def __init__(self, script: Path, number: int) -> None:
         site = script.parent / "site-packages"
@@ -89,7 +89,7 @@ class RealDebuggee:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C in the debugger's terminal is not for them
+            start_new_session=True,  # Ctrl-C in the debugger's terminal must not reach it.
             env={
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)]),
@@ -121,7 +121,7 @@ class RealDebuggee:
 
 
 class RealJob(Finding):
-    """Makes one job of several debuggees; it is a `Discovery`, and a `JobWatch`."""
+    """Job of several debuggees; implements `Discovery` and `JobWatch`."""
 
     def __init__(self, scripts: Sequence[Path]) -> None:
         self.processes = [RealDebuggee(script, n) for n, script in enumerate(scripts, 1)]

@@ -1,4 +1,4 @@
-"""Runs real Python processes, debuggable as Ray's workers with the hook are, and a real relay over them.
+"""Real Python processes as debuggees, like Ray's workers with the hook, and a real relay for them.
 
 Each listens before its script runs, waits for a client, and has its files where Ray unpacks a job's.
 """
@@ -52,7 +52,7 @@ sys.path.insert(0, os.path.dirname(script))
 exec(compile(open(script).read(), script, "exec"), {"__name__": "__main__", "__file__": script})
 """
 
-# With the hook, and a Python's start as in the environments that Rayside makes.
+# A debuggee with the hook; Python starts as in the environments that Rayside makes.
 LISTENS = f"""
 import os, sys
 from rayside.worker import attach
@@ -70,7 +70,7 @@ _AT_START = f"import runpy; runpy.run_path({str(ROOT / 'rayside/worker/start.py'
 
 
 def hooked(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns an environment with the hook; Pythons that are started there have Rayside's start file."""
+    """Returns an environment with the hook; Python processes in it run Rayside's start file."""
     at_start = folder / "at start"
     at_start.mkdir(exist_ok=True)
     (at_start / "sitecustomize.py").write_text(_AT_START)
@@ -79,7 +79,7 @@ def hooked(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 async def _port_of(process: asyncio.subprocess.Process) -> int:
-    """Returns the port that a debuggee tells first; one that does not is ended."""
+    """Returns the port in a debuggee's first line; kills the process if there is none."""
     assert process.stdout is not None
     try:
         return int(await asyncio.wait_for(process.stdout.readline(), PATIENCE))
@@ -89,7 +89,7 @@ async def _port_of(process: asyncio.subprocess.Process) -> int:
 
 
 class Process:
-    """One debuggee, which runs `script`; `lines` is what that has printed."""
+    """Debuggee that runs `script`; `lines` is its output."""
 
     def __init__(self, process: asyncio.subprocess.Process, debuggee: Debuggee, script: Path) -> None:
         self.process, self.debuggee, self.script = process, debuggee, script
@@ -107,9 +107,9 @@ class Process:
         in_process: bool = False,
         has_package: bool = True,
     ) -> Process:
-        """Starts the debuggee; with `in_process` without debugpy's adapter, which is a process of its own.
+        """Starts the debuggee; with `in_process` without debugpy's adapter, which is a separate process.
 
-        `has_package` says whether it can import `rayside`.
+        `has_package`: whether it can import `rayside`.
         """
         task = f"task-{number}"
         process = await asyncio.create_subprocess_exec(
@@ -129,7 +129,7 @@ class Process:
             },
         )
         port = await _port_of(process)
-        # Discovery knows of no task here, at no time: what a stop has told stays.
+        # Discovery never reports a task here, so the task that a stop has reported stays.
         debuggee = Debuggee(f"w{number}", "127.0.0.1", port, process.pid, "127.0.0.1", job, as_of=0.0)
         return cls(process, debuggee, script)
 
@@ -137,7 +137,7 @@ class Process:
     async def start_hooked(
         cls, script: Path, number: int, *, python: str, environment: Mapping[str, str]
     ) -> Process:
-        """Starts a debuggee with the hook; the Pythons that it starts have Rayside's start file."""
+        """Starts a debuggee with the hook; Python processes that it starts run Rayside's start file."""
         process = await asyncio.create_subprocess_exec(
             *[python, "-c", _HOOKED, str(script)],
             stdin=asyncio.subprocess.DEVNULL,
@@ -162,7 +162,7 @@ class Process:
         return self.process.returncode is not None
 
     async def until_printed(self, count: int = 1) -> float:
-        """Waits until its script has printed that many lines, and returns the seconds that took."""
+        """Waits until the script has printed that many lines; returns the seconds."""
         began = time.monotonic()
         while len(self.lines) < count:
             assert time.monotonic() - began < PATIENCE, f"it printed only {self.lines}"
@@ -171,13 +171,13 @@ class Process:
         return time.monotonic() - began
 
     async def end(self) -> list[str]:
-        """Waits for the process's own end, and returns what it printed."""
+        """Waits for the process's own end; returns its output."""
         await asyncio.wait_for(self._reading, PATIENCE)
         await asyncio.wait_for(self.process.wait(), PATIENCE)
         return self.lines
 
     async def close(self) -> None:
-        # With its adapter, which holds its output open as long as it lives.
+        # Also kills its adapter, which would keep the output open.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         await asyncio.wait_for(self._reading, PATIENCE)
@@ -185,7 +185,7 @@ class Process:
 
 
 class Finding:
-    """Is what a `Discovery` is beside finding debuggees: it knows nothing else of them."""
+    """Base class of fake `Discovery` implementations: all methods but the search, without any data."""
 
     async def waiting(self) -> list[PausedTask]:
         return []
@@ -201,10 +201,10 @@ class Finding:
 
 
 class Cluster(Finding):
-    """Holds the processes that exist, as discovery finds them; it is a `Discovery`.
+    """Fake `Discovery` that finds the started processes.
 
     Attributes:
-        looks: how often it was asked.
+        looks: number of requests for debuggees.
         away: whether Ray does not answer.
     """
 
@@ -216,7 +216,7 @@ class Cluster(Finding):
         self._folder = folder
 
     async def start(self, script: str, *, count: int = 1, name: str = "job.py", **how: Any) -> list[Process]:
-        """Starts processes that run one script, in an unpacked working_dir whose local folder is `here`."""
+        """Starts processes that run one script in an unpacked working_dir; its local folder is `here`."""
         unpacked = self._folder / "session" / "runtime_resources" / "working_dir_files" / PACKAGE
         for root in (unpacked, self.here):
             root.mkdir(parents=True, exist_ok=True)
@@ -248,7 +248,7 @@ class Cluster(Finding):
 
 
 class Session:
-    """Plays an editor: our own client, attached to the relay; by `restart` it attaches again."""
+    """Plays an editor: Rayside's own client, attached to the relay; attaches again with `restart`."""
 
     def __init__(self, client: Client, *, patience: float = PATIENCE) -> None:
         self.client, self.patience = client, patience
@@ -256,7 +256,7 @@ class Session:
         self.unmatched: list[Message] = []
 
     async def event(self, name: str, **fields: Any) -> dict[str, Any]:
-        """Returns the body of the next event of that name with these values; it loses no other event."""
+        """Returns the body of the next event with that name and these values; keeps all other events."""
         for index, event in enumerate(self.unmatched):
             if _fits(event, name, fields):
                 del self.unmatched[index]
@@ -269,9 +269,9 @@ class Session:
             self.unmatched.append(next_)
 
     async def nothing(self, name: str, seconds: float = 0.5, **fields: Any) -> None:
-        """Fails if such an event comes within that time, or is on its way then."""
+        """Fails if such an event arrives within that time, or was already sent by then."""
         await asyncio.sleep(seconds)
-        # The relay has sent it before this answer.
+        # The relay would send it before this answer.
         await self.client.answer("threads", {})
         while not self.client.events.empty():
             self.unmatched.append(self.client.events.get_nowait() or {})
@@ -294,7 +294,7 @@ class Session:
         return str((await self.request("evaluate", expression=expression, frameId=frame))["result"])
 
     async def begin(self, stop: Mapping[str, Any], expression: str) -> asyncio.Future[Message]:
-        """Evaluates it where a task is stopped; returns the whole answer, to be awaited or left."""
+        """Starts an evaluation in a stopped task; returns the future of its response."""
         frame = (await self.frames(stop))[0]["id"]
         with tempfile.TemporaryDirectory() as folder:
             begun = Path(folder, "begun")
@@ -309,7 +309,7 @@ class Session:
         return answer
 
     def abort(self) -> None:
-        """Ends as a killed editor does: it sends no `disconnect`, and nothing that was still to be sent."""
+        """Ends as a killed editor does, without `disconnect` and unsent data."""
         self.client._transport.abort()
 
     async def threads(self) -> dict[int, str]:
@@ -322,10 +322,10 @@ def _fits(event: Message, name: str, fields: Mapping[str, Any]) -> bool:
 
 
 class Wire:
-    """Connects to the relay, sends exactly what a test tells it, and keeps what it receives.
+    """Raw connection to the relay that sends a test's exact bytes, and keeps received messages.
 
     Attributes:
-        unmatched: the messages that nobody has waited for yet.
+        unmatched: messages that no test has waited for yet.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -342,17 +342,17 @@ class Wire:
         self._writer.write(data)
 
     def say(self, command: str, **arguments: Any) -> int:
-        """Sends a request, and returns its number."""
+        """Sends a request; returns its seq."""
         seq = next(self._seq)
         self.send(encode({"seq": seq, "type": "request", "command": command, "arguments": arguments}))
         return seq
 
     async def ask(self, command: str, **arguments: Any) -> Message:
-        """Returns the response to a request, whether it is a success or not."""
+        """Returns the response to a request, successful or not."""
         return await self.hear(type="response", request_seq=self.say(command, **arguments))
 
     async def hear(self, **fields: Any) -> Message:
-        """Returns the next message with these fields; it loses no other message."""
+        """Returns the next message with these fields; keeps all other messages."""
         while True:
             for index, message in enumerate(self.unmatched):
                 if all(message.get(name) == value for name, value in fields.items()):
@@ -362,7 +362,7 @@ class Wire:
             self.unmatched += self._decoder.feed(data)
 
     async def closed(self) -> None:
-        """Waits until the relay has closed it."""
+        """Waits until the relay closes the connection."""
         while data := await asyncio.wait_for(self._reader.read(65536), PATIENCE):
             self.unmatched += self._decoder.feed(data)
         await self.close()
@@ -378,7 +378,7 @@ class Wire:
 
 
 class Setting:
-    """Holds a relay over a cluster; `attach` attaches an editor to it."""
+    """Relay over a cluster; `attach` attaches an editor to it."""
 
     def __init__(self, relay: Relay, cluster: Cluster, port: int) -> None:
         self.relay, self.cluster, self.port = relay, cluster, port
@@ -390,13 +390,13 @@ class Setting:
         requests: Mapping[str, Mapping[str, Any]] | None = None,
         **options: Any,
     ) -> Session:
-        """Returns an editor that has attached.
+        """Returns an attached editor.
 
-        It asks for the rows of idle workers, too: discovery knows of no task here.
+        It requests the rows of idle workers too, as discovery reports no task here.
 
         Args:
             breakpoints: lines, or SourceBreakpoints, by the name of a file in the local folder.
-            requests: more requests before `configurationDone`: the arguments by the request's name.
+            requests: more requests before `configurationDone`: arguments by command.
         """
         client = await Client.connect("127.0.0.1", self.port)
         filters = options.pop("filters", ())

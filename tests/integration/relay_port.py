@@ -1,4 +1,4 @@
-"""Asks a port whether a relay is there."""
+"""Check whether a relay answers on a port."""
 
 from __future__ import annotations
 

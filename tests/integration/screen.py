@@ -1,4 +1,4 @@
-"""Runs a program in a terminal of its own, which a test reads and types in."""
+"""Pseudo-terminal with a program, whose screen a test reads and which it types into."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.patience import PATIENCE
 
 
 class Screen:
-    """Runs a program in a terminal of its own; `until` continues reading where the last one ended."""
+    """Runs a program in a new pseudo-terminal; each `until` reads on from the end of the last one."""
 
     def __init__(self, *command: str, env: Mapping[str, str] = os.environ) -> None:
         self._fd, inner = pty.openpty()
         environment = {**env, "TERM": "xterm", "NO_COLOR": "1", "INPUTRC": os.devnull}
-        # A session of its own, whose terminal this one becomes, so that Ctrl-C is a signal there.
+        # A new session with this controlling terminal, so that Ctrl-C sends a signal there.
         take = (
             "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
             "os.execv(sys.argv[1], sys.argv[1:])"
@@ -38,7 +38,7 @@ class Screen:
         self._unread = ""
 
     def shows(self, text: str, *, seconds: float) -> bool:
-        """Returns whether the text is shown within that time; `until` still finds it."""
+        """Returns whether the text appears within that time; `until` can still find it."""
         end = time.monotonic() + seconds
         while text not in self._unread and (left := end - time.monotonic()) > 0:
             if select.select([self._fd], [], [], left)[0]:
@@ -49,14 +49,14 @@ class Screen:
         return text in self._unread
 
     def until(self, text: str) -> str:
-        """Returns what was shown before `text`."""
+        """Returns the output before `text`."""
         end = time.monotonic() + PATIENCE
         while text not in self._unread:
             ready, _, _ = select.select([self._fd], [], [], PATIENCE)
             assert ready and time.monotonic() < end, f"no {text!r} in {self._unread!r}"
             try:
                 data = os.read(self._fd, 65536)
-            except OSError:  # Linux's way to say that the other end is closed
+            except OSError:  # Linux raises it once the other end is closed.
                 data = b""
             assert data, f"ended without {text!r}: {self._unread!r}"
             self._unread += data.decode(errors="replace")

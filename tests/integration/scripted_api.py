@@ -1,6 +1,6 @@
-"""Plays a Kubernetes API on loopback, which says who may do what; anything else is an error.
+"""Fake Kubernetes API on loopback that only answers access reviews.
 
-The fixture that made the API fails then.
+Any other request is an error, and the fixture fails then.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 @dataclass
 class ScriptedApi:
-    """Plays the API; its methods may be called from any thread except that of its own loop."""
+    """Fake API; its methods may be called from any thread except its loop's own."""
 
     call: Call
     folder: Path
     tls: ssl.SSLContext | None = None
     requests: list[str] = field(default_factory=list)
-    # What each kubeconfig says of the cluster besides.
+    # More fields of the cluster in each kubeconfig.
     cluster: dict[str, Any] = field(default_factory=dict)
-    # Over TLS it takes this token alone, unless it asks for a certificate; a request with another is 401.
-    # Over plain HTTP, where everybody sees what is sent, no request may have one.
+    # Required token over TLS, unless it requires a client certificate; any other token gets 401.
+    # Over plain HTTP, where everybody can read it, no request may contain a token.
     token: str = TOKEN
-    # The client's certificate that it takes, in DER; of those that its TLS trusts, any other is 401.
+    # Accepted client certificate, in DER; any other one that its TLS trusts gets 401.
     certificate: bytes = b""
     unscripted: list[str] = field(default_factory=list)
     port: int = 0
@@ -77,7 +77,7 @@ class ScriptedApi:
         self.call(up())
 
     def _watch_connections(self) -> None:
-        """Keeps every connection: aiohttp forgets those that it takes while it ends, and they stay open."""
+        """Records every connection: aiohttp forgets connections accepted during its end, which stay open."""
         assert self._runner is not None
         server: Any = self._runner.server
         made = server.connection_made
@@ -93,7 +93,7 @@ class ScriptedApi:
             transport.abort()  # type: ignore[attr-defined]
 
     def down(self) -> None:
-        """Ends as when the engine is killed: connections are reset, and the port refuses."""
+        """Ends as if the engine were killed: connections are reset, and new ones refused."""
 
         async def down() -> None:
             assert self._runner is not None
@@ -127,7 +127,7 @@ class ScriptedApi:
 
 @contextmanager
 def scripted_api(folder: Path, tls: ssl.SSLContext | None = None) -> Iterator[ScriptedApi]:
-    """Runs the API, with a kubeconfig that leads to it."""
+    """Runs the API, with a kubeconfig for it."""
     with background_loop() as call:
         api = ScriptedApi(call, folder, tls)
         api.up()

@@ -1,9 +1,9 @@
-"""Plays debuggees that speak as debugpy does, without a Python to debug, and their Ray's dashboard.
+"""Fake debuggees with debugpy's protocol, without a debugged Python, and a fake Ray dashboard.
 
 As a program, `python -m tests.integration.scripted_debuggees COUNT`, it prints the dashboard's port and
-runs until its standard input ends. Over HTTP it then also takes `POST /stop`, which stops every task
-within one second, `POST /workers` with the rows of the State API to list from then on, and
-`GET /requests`, which says how often Ray was asked.
+runs until its standard input ends. Over HTTP it also accepts `POST /stop`, which stops every task within
+one second, `POST /workers` with the rows that the State API lists from then on, and `GET /requests`, which
+returns the number of requests to Ray.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rayside.worker.evaluated import PROTOCOL
 JOB = "01000000"
 FILE = "/tmp/ray/session/runtime_resources/working_dir_files/_ray_pkg_0123456789abcdef/job.py"
 SOURCE = b"def work(x):\n    y = x + 1\n    return y\n"
-# Of SOURCE, as `line_table` of rayside/worker/evaluated/sources.py answers.
+# Line table of SOURCE, as from `line_table` of rayside/worker/evaluated/sources.py.
 TABLE = json.dumps(
     {
         "sha256": hashlib.sha256(SOURCE).hexdigest(),
@@ -36,7 +36,7 @@ TABLE = json.dumps(
     }
 )
 FRAMES = 8
-# Five threads of twenty frames each, as rayside/worker/evaluated/thread_stacks.py answers.
+# Five threads of twenty frames each, as from rayside/worker/evaluated/thread_stacks.py.
 STACKS = json.dumps(
     {
         "threads": [
@@ -54,7 +54,7 @@ STACKS = json.dumps(
 )
 
 
-# An array, as `rayside.worker.evaluated.summary` answers.
+# An array, as from `rayside.worker.evaluated.summary`.
 ARRAY = {
     **{"kind": "array", "type": "numpy.ndarray", "shown": "", "size": 6, "shape": [2, 3], "dtype": "float32"},
     **{"nan": 0, "inf": 0, "min": 0.0, "max": 1.0, "mean": 0.5},
@@ -62,21 +62,21 @@ ARRAY = {
 
 
 class ScriptedDebuggee:
-    """Plays one debuggee.
+    """Fake debuggee.
 
     Attributes:
-        changed: what is done to the bytes of each message before they are sent.
+        changed: transforms the bytes of each message before they are sent.
         connected: whether it has a client now.
         attached: whether a client has finished attaching.
-        refusal: what it says where it refuses a request.
-        summary: what it answers of an expression that is compared.
-        process: what it answers of itself, as `of_process` in evaluated/scope.py does.
-        surprises: what was asked and is not known here, the first hundred.
+        refusal: message of a refused request.
+        summary: result of a compared expression.
+        process: result of `of_process` in evaluated/scope.py.
+        surprises: unknown requests, the first hundred.
     """
 
     def __init__(self, number: int) -> None:
         self.number = number
-        # Each has an array of its own.
+        # Each debuggee has a different array.
         self.summary = json.dumps({"thread": "MainThread", "value": {**ARRAY, "digest": str(number)}})
         identity = {"actor": "", "actor_id": "", "actor_name": "", "node_id": "n1"}
         self.process = json.dumps({**identity, "rank": number - 1})
@@ -103,7 +103,7 @@ class ScriptedDebuggee:
         await asyncio.gather(*self._serving)
 
     def drop(self) -> None:
-        """Ends the process."""
+        """Closes the client's connection, as when the process ends."""
         if self._writer is not None:
             self._writer.close()
 
@@ -116,7 +116,7 @@ class ScriptedDebuggee:
         return Debuggee(f"w{self.number}", "127.0.0.1", self.port, self.number, "127.0.0.1", JOB)
 
     def row(self) -> dict[str, Any]:
-        """Returns its row, as the State API describes a worker."""
+        """Returns its row in the State API's table of workers."""
         return row(self.debuggee)
 
     def stop(self) -> None:
@@ -132,7 +132,7 @@ class ScriptedDebuggee:
             self._writer.write(self.changed(data))
 
     async def drain(self) -> None:
-        """Waits until the client has taken most of what was sent."""
+        """Waits until the client has read most of the sent data."""
         if self._writer is not None and self.connected:
             with suppress(OSError):
                 await self._writer.drain()
@@ -162,7 +162,7 @@ class ScriptedDebuggee:
             return
         try:
             body = self._body(command, arguments)
-        except (AttributeError, KeyError, TypeError):  # an argument that is missing, or is something else
+        except (AttributeError, KeyError, TypeError):  # a missing or wrong argument
             body = None
         if body is None:
             self.surprises = [*self.surprises, f"{command} {arguments}"][:100]
@@ -242,7 +242,7 @@ def row(debuggee: Debuggee) -> dict[str, Any]:
 
 
 class ScriptedDashboard:
-    """Answers, with these rows, what the relay requests from Ray."""
+    """Fake Ray dashboard with these rows for the relay's requests."""
 
     def __init__(self, debuggees: list[ScriptedDebuggee]) -> None:
         self.debuggees = debuggees

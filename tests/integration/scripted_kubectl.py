@@ -1,8 +1,8 @@
-"""A program that plays kubectl: it lists pods and forwards ports as the real one does, to real servers.
+"""Fake kubectl: lists pods and forwards ports as the real program does, to real servers.
 
-Pods are scripted in a file, which stands in place of the kubeconfig. As kubectl does, a forward ends with the
-first connection that fails, and does not notice before that its pod has gone. What is not scripted is an
-error, and the fixture that made the program fails.
+A file in place of the kubeconfig contains the pods. As in kubectl, a forward ends at the first failed
+connection, and does not notice before that its pod has gone. Anything that is not scripted is an error, and
+the fixture fails then.
 """
 
 from __future__ import annotations
@@ -114,13 +114,13 @@ class Pod:
     phase: str = "Running"
     created: str = "2026-01-01T00:00:00Z"
     deleted: str = ""
-    # Where the servers behind its ports really listen.
+    # The servers' real ports, by the pod's ports.
     ports: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass
 class ScriptedKubectl:
-    """Plays kubectl by what `tell` last told; `refusal` is an error of the API, `mute` a way that hangs."""
+    """Fake kubectl with the state of the last `tell`; `refusal` is an API error, `mute` a hanging forward."""
 
     call: Call
     folder: Path
@@ -141,14 +141,14 @@ class ScriptedKubectl:
         return Kubectl(str(self.program), str(self.kubeconfig), "scripted", "ns", selector)
 
     def tell(self) -> None:
-        """Makes what is scripted by now known to programs that run."""
+        """Publishes the scripted state to running programs."""
         pods = {name: asdict(pod) for name, pod in self.pods.items()}
         draft = self.folder / "kubeconfig.draft"
         draft.write_text(json.dumps({"pods": pods, "refusal": self.refusal, "mute": self.mute}))
         draft.replace(self.kubeconfig)
 
     def down(self) -> None:
-        """Ends all forwards, and lets no other begin, as when the API has gone."""
+        """Ends all forwards, and prevents new ones, as if the API were down."""
         self.refusal = "Unable to connect to the server"
         self.tell()
         for pid in self.pids:
@@ -160,7 +160,7 @@ class ScriptedKubectl:
         self.tell()
 
     def serve(self, pod: str, port: int, handler: Handler) -> int:
-        """Starts a real server behind a pod's port, and returns the port where it really listens."""
+        """Starts a real server for a pod's port; returns its real port."""
 
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
@@ -184,19 +184,19 @@ class ScriptedKubectl:
         self.call(close())
 
     def lines(self, name: str) -> list[str]:
-        """Returns what programs have noted: `searches` for pods, `forwards` with their pids."""
+        """Returns a log of the programs: `searches` for pods, `forwards` with their pids."""
         file = self.folder / name
         return file.read_text().splitlines() if file.exists() else []
 
     @property
     def pids(self) -> list[int]:
-        """Returns the pids of all forwards that were begun, oldest first."""
+        """Returns the pids of all started forwards, oldest first."""
         return [int(each.split()[0]) for each in self.lines("forwards")]
 
 
 @contextmanager
 def scripted_kubectl(folder: Path) -> Iterator[ScriptedKubectl]:
-    """Makes the program, with one pod, `head-1`."""
+    """Makes the fake program, with one pod, `head-1`."""
     folder.mkdir(exist_ok=True)
     with background_loop() as call:
         scripted = ScriptedKubectl(call, folder)

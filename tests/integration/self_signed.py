@@ -1,4 +1,4 @@
-"""Makes a certificate that nobody has signed, for a server that plays an internet host on this machine."""
+"""Self-signed and CA-signed certificates for servers on this machine that play internet hosts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 
 def self_signed(host: str, folder: Path, days: int = 2) -> tuple[Path, Path]:
-    """Returns the files of a certificate for that host or address, which may begin with `*.`, and of its key.
+    """Returns the files of a certificate and its key; the host may be an address, or begin with `*.`.
 
-    It ends in so many `days`; where that is less than 0 it has ended.
+    If `days` is negative, the certificate expired that many days ago; else it is valid for 2 days.
     """
     if shutil.which("openssl") is None:
         why = "openssl not found; enable it by installing it"
@@ -24,7 +24,7 @@ def self_signed(host: str, folder: Path, days: int = 2) -> tuple[Path, Path]:
     subject = ["-days", "2", "-subj", "/CN=a test", "-addext", f"subjectAltName={kind}:{host}"]
     files = ["-keyout", str(key), "-out", str(certificate)]
     subprocess.run(["openssl", "req", "-x509", *curve, *subject, *files], check=True, capture_output=True)
-    if days < 0:  # `req` makes none that has ended.
+    if days < 0:  # `req` makes no expired certificate.
         again = ["-in", str(certificate), "-out", str(certificate), "-signkey", str(key), "-days", str(days)]
         subprocess.run(["openssl", "x509", *again], check=True, capture_output=True)
     return certificate, key
@@ -47,7 +47,7 @@ subjectAltName = IP:{address}
 
 
 def of_tomorrow(address: str, folder: Path) -> tuple[Path, Path]:
-    """Returns the files of a certificate for that address that is not valid yet, and of its key."""
+    """Returns the files of a certificate for that address that is not valid before tomorrow, and its key."""
     certificate, key = folder / "tomorrow.pem", folder / "tomorrow.key"
     (folder / "ca.cnf").write_text(_AUTHORITY.format(folder=folder, address=address))
     (folder / "index").touch()
@@ -66,7 +66,7 @@ def of_tomorrow(address: str, folder: Path) -> tuple[Path, Path]:
 
 
 def of_an_authority(host: str, folder: Path) -> tuple[Path, tuple[Path, Path]]:
-    """Returns the file of an authority, and those of a certificate that it gave that host, and of its key."""
+    """Returns the file of a CA certificate, and the files of a certificate that it signed and its key."""
     authority, key = self_signed("authority.test", folder)
     signer = ["-CA", str(authority), "-CAkey", str(key), "-CAcreateserial", "-days", "2"]
     request, certificate, own_key = (folder / f"host.{end}" for end in ("csr", "pem", "key"))

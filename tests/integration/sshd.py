@@ -1,4 +1,4 @@
-"""Runs a real OpenSSH server on a loopback port, and gives a program the configuration that leads to it."""
+"""Real OpenSSH server on a loopback port, and an ssh client configuration for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOST = "their-head"
 
 @dataclass(frozen=True)
 class Sshd:
-    """A server that lets this user in by a key; `environment` makes `ssh their-head` lead there."""
+    """Server that accepts this user's key; with `environment`, `ssh their-head` connects to it."""
 
     environment: dict[str, str]
     log: Path
@@ -29,11 +29,11 @@ class Sshd:
 
 @contextmanager
 def sshd() -> Iterator[Sshd]:
-    """Runs one until the block ends."""
+    """Runs a server in the context."""
     program = installed("sshd")
     assert program, "./invokew doctor --fix --tests brings it"
     (port,) = free_ports(1)
-    # The server starts no session without this folder, which its package makes at the machine's start.
+    # The server needs this folder for sessions; its package makes it at boot.
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="sshd-") as name:
@@ -46,7 +46,7 @@ def sshd() -> Iterator[Sshd]:
             "PermitRootLogin prohibit-password\n"
         )
         (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {(folder / 'host.pub').read_text()}")
-        # It is what a user has in ~/.ssh/config; its own forward is one that another ssh holds already.
+        # As in a user's ~/.ssh/config; another ssh already holds the port of its LocalForward.
         (folder / "ssh_config").write_text(
             f"Host {HOST}\n  HostName 127.0.0.1\n  Port {port}\n  User {getpass.getuser()}\n"
             f"  IdentityFile {folder}/user\n  UserKnownHostsFile {folder}/known_hosts\n"
@@ -54,7 +54,7 @@ def sshd() -> Iterator[Sshd]:
         )
         ssh = folder / "bin" / "ssh"
         ssh.parent.mkdir()
-        # ssh takes the configuration from the home in the system's list of users, not from HOME.
+        # ssh reads the configuration in the home folder from the user database, not from HOME.
         ssh.write_text(f'#!/bin/sh\nexec {installed("ssh")} -F {folder}/ssh_config "$@"\n')
         ssh.chmod(0o755)
         log = folder / "sshd.log"

@@ -1,4 +1,4 @@
-"""Connects to a debugger port as a stranger would; it is also run as it stands, in a pod."""
+"""Unauthenticated client of a debugger port; this file is also run unchanged in a pod."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rayside.dap.framing import Decoder, FramingError, Message, encode
 def exchange(
     address: tuple[str, int], data: bytes, patience: float = 20.0, *, stays: bool = False
 ) -> list[Message]:
-    """Returns what a stranger who sends exactly that gets, until the end or `patience` seconds of silence.
+    """Sends exactly `data`; returns the answers until the end, or until `patience` seconds of silence.
 
-    `stays`: it may say more, for all that the other side knows.
+    `stays`: keeps its sending half open, as if more data may come.
     """
     decoder, messages = Decoder(), list[Message]()
-    # An end with what was sent unread is a reset.
+    # If the other side closes with unread data, the connection is reset.
     with socket.create_connection(address, timeout=patience) as connection, suppress(OSError, FramingError):
         connection.sendall(data)
         if not stays:
@@ -36,10 +36,10 @@ ATTACH = request("attach", justMyCode=False) + request("configurationDone")
 
 
 def evaluates(address: tuple[str, int]) -> bool:
-    """Returns whether the listener lets a stranger run code, as debugpy does."""
+    """Returns whether the listener runs code of an unauthenticated client, as debugpy does."""
     code = request("evaluate", expression="6 * 7", context="clipboard")
     try:
         answers = exchange(address, INITIALIZE + ATTACH + code, patience=2.0, stays=True)
-    except OSError:  # it has gone meanwhile
+    except OSError:  # The listener has gone meanwhile.
         return False
     return any(answer.get("body", {}).get("result") == "42" for answer in answers)

@@ -1,4 +1,4 @@
-"""Starts a Ray as other people do: `ray start`, in an environment without debugpy and nothing of ours."""
+"""Existing Ray cluster for tests: `ray start` in an environment without debugpy and without Rayside."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from rayside.system.shell import Shell
 from rayside.waiting import until
 from tests.integration.conftest import free_ports
 
-# Every process of it has this in its environment.
+# Variable in the environment of each process of the cluster.
 _MARK = "THEIR_RAY"
-# Each node has a folder of its own at the same path, as on machines of their own: in one folder each would
-# remove what the other has unpacked for a job.
+# Each node has a separate folder at the same path, as on separate machines: in a shared folder each node
+# would remove files that the other has unpacked for a job.
 _APART = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$1" && shift && exec "$@"']
 HEAD, WORKER = "127.0.0.3", "127.0.0.4"
 _LOCK_FILES = {
@@ -50,7 +50,7 @@ print([ray.get(each) for each in [half.remote(n) for n in (1, 2)]])
 
 @dataclass(frozen=True)
 class TheirRay:
-    """A head and one more node, each at a loopback address of its own."""
+    """Head and one more node, each at a different loopback address."""
 
     home: Path
     url: str
@@ -63,11 +63,11 @@ class TheirRay:
 def their_ray(
     *, token: str = "", version: str = RAY_VERSION, with_debugpy: bool = False
 ) -> Iterator[TheirRay]:
-    """Runs one until the block ends; with a token, it asks for that. The first of a `version` installs it."""
+    """Runs a cluster in the context; it requires `token` if that is given. Installs each `version` once."""
     home = Path(tempfile.mkdtemp(prefix="tr-", dir="/tmp"))
     environment = RayEnvironment(Shell(), Settings().cache_folder, _LOCK_FILES[version], version)
     environment.apply(Console().event)
-    # The names are new, the files are the same: so it takes a second and no room.
+    # Hard links: they take a second and no disk space.
     subprocess.run(["cp", "-al", environment.folder, home / "env"], check=True)
     packages = next((home / "env").glob("lib/python3*/site-packages"))
     debugger = [] if with_debugpy else [*packages.glob("debugpy*"), *packages.glob("bytecode*")]
@@ -80,7 +80,7 @@ def their_ray(
                "--dashboard-port", str(dashboard), "--ray-client-server-port", str(client),
                "--node-ip-address", HEAD, "--temp-dir", str(home / "ray"))  # fmt: skip
         _start(ray, token, "--address", f"{HEAD}:{gcs}", "--node-ip-address", WORKER, within=_APART)
-        # An older Ray does not wait for its dashboard.
+        # Older versions of Ray do not wait for their dashboard.
         assert until(partial(_answers, Dashboard(ray.url, token)), bool, 120), "no dashboard"
         yield ray
     finally:
@@ -89,7 +89,7 @@ def their_ray(
 
 
 def _answers(dashboard: Dashboard) -> bool:
-    """Returns whether both nodes are known to a dashboard that answers."""
+    """Returns whether the dashboard answers and lists both nodes."""
     with suppress(NotRunning):
         return dashboard.live_nodes() == 2
     return False
@@ -108,13 +108,13 @@ def _start(ray: TheirRay, token: str, *options: str, within: Sequence[str] = ())
         [str(word) for word in [*within, *folders, *command, "--disable-usage-stats", *free]],
         env={
             "HOME": str(ray.home),
-            # Ray leaves folders there, for which another test looks in the system's own.
+            # Ray leaves folders there; another test searches the system's temporary folder for them.
             "TMPDIR": str(ray.home),
             "PATH": f"{python.parent}{os.pathsep}{os.defpath}",
             # A loaded machine takes longer than the minute that Ray gives its dashboard, and its raylet.
             "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "150",
             "RAY_raylet_start_wait_time_s": "150",
-            "SPT_NOENV": "1",  # Their names must not overwrite the mark.
+            "SPT_NOENV": "1",  # Ray's process titles must not overwrite the mark.
             _MARK: str(ray.home),
             **(authentication if token else {}),
         },

@@ -1,4 +1,4 @@
-"""Makes VSIX files, and plays a gallery with Open VSX's API, for tests of the workspace's extensions."""
+"""VSIX files, and a fake gallery with Open VSX's API, for tests of the workspace's extensions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.http_servers import answering, says
 
 
 def without_asking(settings: Settings) -> Extensions:
-    """Returns the extensions that the cache or the settings' folder has, for a workspace's image."""
+    """Returns the extensions in the cache or the settings' folder, for a workspace's image."""
     return Extensions(settings, variant(settings))
 
 
 def vsix(file: Path, id: str, version: str, platform: str = "") -> Path:
-    """Makes a whole extension that does nothing; for one platform, if one is named."""
+    """Makes a complete extension that does nothing; for one platform, if that is given."""
     publisher, name = id.split(".")
     package = {"name": name, "publisher": publisher, "version": version, "engines": {"vscode": "^1.60.0"}}
     target = f' TargetPlatform="{platform}"' if platform else ""
@@ -41,7 +41,7 @@ def vsix(file: Path, id: str, version: str, platform: str = "") -> Path:
 
 @dataclass
 class Gallery:
-    """Serves extensions as Open VSX does; `requests` are the paths that clients asked for."""
+    """Serves extensions as Open VSX does; `requests` are the requested paths."""
 
     url: str
     served: dict[str, bytes] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Gallery:
 
 @contextmanager
 def gallery(port: int = 0, *, trouble: int = 404) -> Iterator[Gallery]:
-    """Runs a gallery on `port`, or on its own port, until the block ends; `trouble` answers what it lacks."""
+    """Runs a gallery on `port` (default: a free one); `trouble` is the status of unknown paths."""
 
     def answer(request: BaseHTTPRequestHandler) -> None:
         site.requests.append(request.path)

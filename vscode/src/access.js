@@ -1,4 +1,4 @@
-/** The user's access to the cluster: where it is, by the settings, and the token for it. */
+/** The user's access to the cluster: its address from the settings, and its token. */
 "use strict";
 
 const os = require("node:os");
@@ -12,10 +12,10 @@ class Access {
     this.secrets = secrets;
   }
 
-  /** The cluster, null where there is none. Throws ClusterError. */
+  /** The cluster, or null. Throws ClusterError. */
   cluster() {
     const settings = vscode.workspace.getConfiguration("rayBreakpoints");
-    // The user's or the machine's value: a folder must not say where the token is, or goes.
+    // Only the user's or the machine's value: a folder must not choose the token's file or its receiver.
     const text = (name) => String(settings.inspect(name)?.globalValue ?? "").trim();
     return find(
       { dashboard: text("dashboard"), relay: text("relay"), tokenFile: homely(text("tokenFile")) },
@@ -23,24 +23,24 @@ class Access {
     );
   }
 
-  /** Whether the jobs of all who debug on the same Ray are shown, not only the user's own. */
+  /** Whether the jobs of all users of the Ray cluster are shown, not only the user's own. */
   get everyone() {
     return vscode.workspace.getConfiguration("rayBreakpoints").inspect("everyone")?.globalValue === true;
   }
 
-  /** Keeps that. */
+  /** Stores whether the jobs of all users are shown. */
   async show(everyone) {
     await vscode.workspace.getConfiguration("rayBreakpoints").update("everyone", everyone, vscode.ConfigurationTarget.Global);
   }
 
-  /** The token that was set by hand, else that of the cluster's file; "" where there is none. Throws ClusterError. */
+  /** The token that was set by hand, else from the cluster's token file; "" without one. Throws ClusterError. */
   async token(cluster) {
     const set = await this.secrets.get(SECRET);
     if (set) return set;
     return cluster.tokenFile ? readToken(cluster.tokenFile) : "";
   }
 
-  /** Asks for the token and keeps it in VS Code's secret storage; true where something was changed. */
+  /** Asks for the token and stores it in VS Code's secret storage; true if something changed. */
   async askForToken() {
     const token = await vscode.window.showInputBox({
       title: "Ray's Token",

@@ -1,4 +1,4 @@
-/** Where the cluster is: its dashboard, its relay and its token, from the settings and the cluster file. */
+/** The cluster's dashboard, relay and token, from the settings and the cluster file. */
 "use strict";
 
 const fs = require("node:fs/promises");
@@ -8,7 +8,7 @@ const { stateFolder, notOwn } = require("./state_folder");
 const FILE = "cluster.json";
 const DEFAULT_RELAY = { host: "127.0.0.1", port: 5678 };
 
-/** A setting, a cluster file or a token file that can't be used; `message` says why. */
+/** Invalid setting, cluster file or token file; `message` says why. */
 class ClusterError extends Error {}
 
 /**
@@ -16,21 +16,21 @@ class ClusterError extends Error {}
  * @property {string} dashboard
  * @property {{host: string, port: number, trusted: number[]}} relay
  * @property {number[]} trusted uids whose programs may get the token, besides this user's
- * @property {string} tokenFile "" where none is known
- * @property {string[]} verbs the program that runs Rayside's verbs, empty where it is not here
- * @property {string[]} submit the program that submits jobs, empty where there is none
+ * @property {string} tokenFile "" if unknown
+ * @property {string[]} verbs the program that runs Rayside's verbs, empty if it is not on this machine
+ * @property {string[]} submit the program that submits jobs, empty without one
  * @property {Record<string, string>} environment variables for that program
- * @property {boolean} sharedFiles whether the workers' files are here under their own paths
+ * @property {boolean} sharedFiles whether this machine has the workers' files under the same paths
  * @property {string} target
- * @property {string} user the user's name where several people debug on one Ray, else ""
+ * @property {string} user the user's name on a Ray cluster that several people debug on, else ""
  */
 
 /**
- * The cluster, null where there is none. Throws ClusterError.
+ * The cluster, or null. Throws ClusterError.
  *
- * @param {{dashboard?: string, relay?: string, tokenFile?: string}} settings each wins over the cluster file
+ * @param {{dashboard?: string, relay?: string, tokenFile?: string}} settings each overrides the cluster file
  * @param {Record<string, string | undefined>} environment
- * @param {{uid?: number, state?: string}} whose state folder it is, and which
+ * @param {{uid?: number, state?: string}} owner and path of the state folder
  * @returns {Promise<Cluster | null>}
  */
 async function find(settings, environment, { uid = process.getuid?.(), state = stateFolder(environment) } = {}) {
@@ -53,7 +53,7 @@ async function find(settings, environment, { uid = process.getuid?.(), state = s
   };
 }
 
-/** The token in a file, without the space around it. Throws ClusterError. */
+/** The token in a file, trimmed. Throws ClusterError. */
 async function readToken(file) {
   let text;
   try {
@@ -77,8 +77,8 @@ function relayAddress(text) {
 }
 
 /**
- * The relay that a launch configuration may lead to, which any folder may bring along: none but the cluster's
- * own, at its own address. Where the token is, is not the folder's to say either. Throws ClusterError.
+ * The relay of a launch configuration. Any folder may contain one, so only the cluster's own relay is allowed, and no
+ * token file. Throws ClusterError.
  *
  * @param {{relay?: string, tokenFile?: string}} config
  * @param {{host: string, port: number} | undefined} known
@@ -127,7 +127,7 @@ const FIELDS = {
 
 async function named(file, uid) {
   try {
-    // Its `submit` and `verbs` are run: only this user, or root, as in an image, may have written it.
+    // Its `submit` and `verbs` are run: only this user, or root (in an image), may have written it.
     const found = await fs.stat(file);
     if (uid !== undefined && (![uid, 0].includes(found.uid) || found.mode & 0o022)) {
       throw new ClusterError(`${file} is not yours alone to write: look who made it (ls -l ${file})`);
@@ -141,12 +141,12 @@ async function named(file, uid) {
 }
 
 /**
- * The newest cluster file of a state folder, in which each cluster has a folder of its name; of the cluster `name`
- * alone where that is given. Null where there is none. Throws ClusterError.
+ * The newest cluster file in a state folder, which contains a folder for each cluster; only the file of the cluster
+ * `name` if that is given. Null without one. Throws ClusterError.
  */
 async function newest(uid, state, name = "") {
   if (uid === undefined) return null;
-  // A file's `submit` and `verbs` are run, and the token goes where it says: nobody else may have put it there.
+  // A file's `submit` and `verbs` are run, and the token goes to its addresses: no other user may have written it.
   const refused = [notOwn(state, uid)].filter(Boolean);
   const files = [];
   for (const folder of refused.length ? [] : await clusterFolders(state, name)) {
@@ -160,10 +160,10 @@ async function newest(uid, state, name = "") {
       const { mtimeMs } = await fs.stat(file);
       files.push({ path: file, text: await fs.readFile(file, "utf8"), time: mtimeMs });
     } catch {
-      // It isn't there, or went meanwhile.
+      // It does not exist, or was removed meanwhile.
     }
   }
-  // One folder that is not to be believed does not hide the others.
+  // One untrusted folder does not hide the others.
   if (!files.length && refused.length) throw new ClusterError(refused[0]);
   return files.sort((a, b) => b.time - a.time)[0] ?? null;
 }
@@ -172,7 +172,7 @@ async function clusterFolders(state, name) {
   if (name) return [path.join(state, name)];
   try {
     const entries = await fs.readdir(state, { withFileTypes: true });
-    // A link leads to a folder that others may change, and is refused.
+    // A symlink's target may be changed by other users; it is refused later.
     return entries.filter((entry) => entry.isDirectory() || entry.isSymbolicLink()).map((entry) => path.join(state, entry.name));
   } catch {
     return [];

@@ -12,7 +12,7 @@ function encode(message) {
   return Buffer.concat([Buffer.from(`Content-Length: ${body.length}\r\n\r\n`, "ascii"), body]);
 }
 
-/** Takes bytes as they come and gives whole messages. */
+/** Incremental decoder: takes bytes as they come and returns whole messages. */
 class Decoder {
   #rest = Buffer.alloc(0);
 

@@ -11,7 +11,7 @@ const { OwnAgent } = require("./listener");
 
 const LONGEST_ANSWER = 64 * 1024 * 1024;
 
-/** `kind`: "down" (no Ray answers there), "tokenMissing" or "tokenRefused". */
+/** `kind`: "down" (no Ray cluster answers there), "tokenMissing" or "tokenRefused". */
 class DashboardError extends Error {
   constructor(kind, message) {
     super(message);
@@ -19,12 +19,12 @@ class DashboardError extends Error {
   }
 }
 
-/** A client of one dashboard; every method throws DashboardError. */
+/** Client of one dashboard; every method throws DashboardError. */
 class Dashboard {
   /**
    * @param {string} url as in http://127.0.0.1:8265
    * @param {string} token Ray's, "" without authentication
-   * @param {number} patience milliseconds for one answer
+   * @param {number} patience timeout in milliseconds of one answer
    * @param {number[]} trusted uids that may listen there, besides this user
    */
   constructor(url, token, patience = 5000, trusted = []) {
@@ -34,14 +34,14 @@ class Dashboard {
     this.agent = new OwnAgent(trusted);
   }
 
-  /** All jobs, as the Jobs API has them. */
+  /** All jobs, as rows of the Jobs API. */
   async jobs() {
     const jobs = await this.#get("/api/jobs/");
     if (Array.isArray(jobs)) return jobs;
     throw new DashboardError("down", `what answers at ${this.url} is not Ray's dashboard`);
   }
 
-  /** All that a job has printed. */
+  /** The whole output of a job. */
   async output(submissionId) {
     const answer = await this.#get(`/api/jobs/${encodeURIComponent(submissionId)}/logs`);
     return String(answer?.logs ?? "");
@@ -95,7 +95,7 @@ function get(address, token, patience, agent) {
         resolve({ status: response.statusCode, text: Buffer.concat(chunks).toString("utf8") });
       });
     });
-    // Of the whole answer: a socket's own time-out starts again with every byte.
+    // Timeout of the whole answer: a socket's own timeout restarts with every byte.
     const timer = setTimeout(() => request.destroy(new Error("no answer in time")), patience);
     request.on("error", (error) => {
       clearTimeout(timer);

@@ -1,4 +1,4 @@
-/** The debug type `ray`: sessions with the relay, and the way from a task in the view to its stop. */
+/** Debug type `ray`: debug sessions with the relay, and the command from a task in the view to its stop. */
 "use strict";
 
 const vscode = require("vscode");
@@ -10,9 +10,9 @@ const { RelayError, ask, debuggerOf, pausedTasks } = require("./relay");
 const { Stops } = require("./stops");
 
 const TYPE = "ray";
-// For a task to be attached to and to stop; 0.1 s to 0.5 s is usual.
+// Timeout in milliseconds to attach to a task and stop it; 0.1 s to 0.5 s is usual.
 const STOPPING = 10_000;
-// Why a session ended for good that a forward led to its relay; what VS Code is asked to begin again it begins itself.
+// Why a forward ended a session for good; a session with `restart` is started again by VS Code itself.
 const LOST = {
   "way-lost": "The cluster was not reached any more, so the debug session has ended.",
   "relay-gone": "The cluster is there without its debug relay, so the debug session has ended. Run ./invokew up or rayside connect again, where you ran it before.",
@@ -25,10 +25,10 @@ class Debugging {
   #sessions = new Map(); // id: {session, stops}, the latest last
   #starting = null;
   #changed = new vscode.EventEmitter();
-  /** What is stopped, or whether there is a session, has changed. */
+  /** Fires when stopped threads, or the existence of a session, have changed. */
   onDidChange = this.#changed.event;
   #failed = new vscode.EventEmitter();
-  /** A task of a session, which is passed, has failed and is stopped. */
+  /** Fires with a session when one of its tasks has failed and is stopped. */
   onDidFail = this.#failed.event;
 
   /** @param {import("./access").Access} access */
@@ -36,7 +36,7 @@ class Debugging {
     this.access = access;
   }
 
-  /** Makes VS Code know the debug type. */
+  /** Registers the debug type in VS Code. */
   register() {
     return [
       this.#changed,
@@ -53,17 +53,17 @@ class Debugging {
     ];
   }
 
-  /** Whether a session is there. */
+  /** Whether there is a debug session. */
   get active() {
     return this.#sessions.size > 0;
   }
 
-  /** The sessions in which a task that failed is stopped. */
+  /** The sessions with a stopped failed task. */
   get withFailed() {
     return [...this.#sessions.values()].filter(({ stops }) => stops.failed).map(({ session }) => session);
   }
 
-  /** The session that has a paused task, and its thread there, if it has failed; else undefined. */
+  /** The session and thread of a paused task, if the task has failed; else undefined. */
   failed(task) {
     for (const { session, stops } of this.#sessions.values()) {
       const threadId = stops.failedThread(task);
@@ -73,8 +73,8 @@ class Debugging {
   }
 
   /**
-   * Debugs one job, or the whole cluster; true where a session is there. `more`: arguments of `attach` that
-   * only a session which is started by this has. `whose`: the name of the other user whose job it is, if any.
+   * Debugs one job, or the whole cluster; true if there is a session. `more`: arguments of `attach` for a newly
+   * started session only. `whose`: the name of the job's user if that is another one.
    */
   async start(job = "", more = {}, whose = "") {
     if (this.#latest(job, whose)) return true;
@@ -113,23 +113,23 @@ class Debugging {
   }
 
   resolveDebugConfiguration(folder, config) {
-    // Empty where F5 is pressed without a launch.json.
+    // Empty if F5 is pressed without a launch.json.
     return config.type ? config : { ...CLUSTER };
   }
 
-  /** Adds what only this machine knows, the token among it: launch.json never has it. */
+  /** Adds values of this machine, such as the token, which launch.json never contains. */
   async resolveDebugConfigurationWithSubstitutedVariables(folder, config) {
     try {
       return await this.#complete(config);
     } catch (error) {
       if (!(error instanceof ClusterError || error instanceof RelayError)) throw error;
-      // Not waited for: the session need not wait until the message is read.
+      // Not awaited: VS Code need not wait until the message is read.
       void this.#explain(error);
       return undefined;
     }
   }
 
-  /** VS Code sends the token there by itself: only to the cluster's relay, and only where that is known by now. */
+  /** VS Code itself sends the token to this address: only the cluster's own relay, after it has answered. */
   async createDebugAdapterDescriptor(session) {
     const cluster = await this.access.cluster();
     const relay = launchRelay({ relay: session.configuration.relay }, cluster?.relay);
@@ -160,18 +160,18 @@ class Debugging {
   async #start(job, more) {
     const config = { ...(job ? { ...CLUSTER, name: `Ray job ${job}`, job } : CLUSTER), ...more };
     const folder = vscode.workspace.workspaceFolders?.[0];
-    // Before the view changes to one that would stay empty.
+    // Before the debug view opens, which would stay empty.
     const complete = await this.resolveDebugConfigurationWithSubstitutedVariables(folder, config);
     if (!complete) return false;
     config.takeOver = complete.takeOver; // asked once
-    // First, or its sections start collapsed.
+    // Before the session starts, or the view's sections are collapsed.
     await vscode.commands.executeCommand("workbench.view.debug");
     const started = await vscode.debug.startDebugging(folder, config);
     this.#changed.fire();
     return started && this.#sessions.size > 0;
   }
 
-  /** The latest session, that covers a job or, without one, whatever it covers. `whose` as of `start`. */
+  /** The latest session, if it covers the job; without a job, the latest one. `whose` as in `start`. */
   #latest(job, whose = "") {
     const latest = [...this.#sessions.values()].at(-1);
     const { job: covered = "", everyone = false } = latest?.session.configuration ?? {};
@@ -179,7 +179,7 @@ class Debugging {
     return job === undefined || covers ? latest : undefined;
   }
 
-  /** The job that a session has to be for to reach a task: that of the one that is there, if it does. */
+  /** The job of the latest session if that is among `ids`, else "": the job for which a session reaches a task. */
   #covering(ids) {
     const covered = this.#latest()?.session.configuration.job ?? "";
     return ids.includes(covered) ? covered : "";
@@ -190,7 +190,7 @@ class Debugging {
     const relay = launchRelay(config, cluster?.relay);
     const token = await this.access.token(cluster);
     if (!token) throw new ClusterError("the relay asks for Ray's token, and none was found: set it");
-    // VS Code itself would say no more than ECONNREFUSED.
+    // VS Code's own error would only be ECONNREFUSED.
     await pausedTasks(relay, token);
     const everyone = config.everyone ?? this.access.everyone;
     const known = config.takeOver ?? (this.active ? "always" : undefined); // a restart takes over from itself
@@ -209,7 +209,7 @@ class Debugging {
     };
   }
 
-  /** What is to happen with whom debugs the same already; undefined where the user would rather leave it. */
+  /** Asks what to do about an existing debugger; undefined if the user cancels. */
   async #ask(busy) {
     if (!busy) return "always";
     const who = typeof busy.client === "string" && busy.client ? busy.client : "Another debugger";
@@ -238,7 +238,7 @@ class Debugging {
   async #over(session, why, choice) {
     this.#ended(session);
     const again = await vscode.window.showInformationMessage(why, choice);
-    // "always" from whom the user was just told of; nobody else is thrown out unasked.
+    // "always" only against the debugger that the user was just told about.
     const more = choice === "Debug Here" ? { takeOver: "always" } : {};
     if (again) await this.start(session.configuration.job, more);
   }

@@ -1,4 +1,4 @@
-/** Ray Breakpoints: puts the parts together. */
+/** Ray Breakpoints: the extension's entry point. */
 "use strict";
 
 const path = require("node:path");
@@ -98,7 +98,7 @@ async function activate(context) {
   void live.now();
 }
 
-/** Terminals of the workspace have the cluster's `python` and `ray`, whatever the user's .bashrc puts first. */
+/** Puts the cluster's `python` and `ray` first on PATH in terminals, even if the user's .bashrc changes PATH. */
 function bringPrograms(environment) {
   const programs = process.env.RAYSIDE_PROGRAMS;
   environment.persistent = false;
@@ -107,7 +107,7 @@ function bringPrograms(environment) {
   environment.prepend("PATH", programs + path.delimiter, when);
 }
 
-/** What is there now. */
+/** The cluster's current state for the view. */
 async function see(access, look, log) {
   const nothing = { jobs: [], cluster: null };
   let cluster = null;
@@ -119,7 +119,7 @@ async function see(access, look, log) {
     if (error instanceof ClusterError) {
       return { ...nothing, cluster, state: cluster ? "tokenMissing" : "nowhere", problem: error.message };
     }
-    // A defect, but no reason to look no more.
+    // A defect, but polling continues.
     log.error(error.stack);
     return { ...nothing, cluster, state: "down", problem: error.message };
   }
@@ -148,7 +148,7 @@ async function showOutput(job, access, output) {
   output.show(true);
 }
 
-/** Does it; a failure is shown with what to do about it. */
+/** Runs `act`; shows an error with what to do about it. */
 async function reported(log, act) {
   try {
     return await act();

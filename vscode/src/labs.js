@@ -1,7 +1,7 @@
 /**
- * The labs: opens their walkthroughs with the code beside, and does what the buttons in them say, by Rayside's own
- * verbs where the clone is. Which labs and steps there are, `walkthroughs.js` has written into our manifest: a command
- * can be called by anybody with anything, and what is not in there is refused.
+ * Labs: opens their walkthroughs with the code beside, and runs the commands of their buttons through Rayside's verbs
+ * in the clone. `walkthroughs.js` writes the labs and steps into the manifest: any extension can call a command with
+ * any arguments, and a lab or step that is not in the manifest is refused.
  */
 "use strict";
 
@@ -12,15 +12,15 @@ const { ProgramError, answer, run } = require("./program");
 const { sentence } = require("./plain");
 const { Ticks } = require("./ticks");
 
-// Context: the target on which labs can be done from here, "" where they can't; and whether they can elsewhere.
+// Contexts: the target on which labs can be done from here, or ""; and whether they can be done elsewhere.
 const OFFERED = "rayside.labs";
 const ELSEWHERE = "rayside.labsElsewhere";
 const TASK = "rayside.lab";
 // The target of the workspace in a cluster's own pod.
 const POD = "pod";
-// Milliseconds for a check; a lab's jobs get three minutes each.
+// Timeout in milliseconds of a check; a lab's jobs get three minutes each.
 const PATIENCE = 900_000;
-// Characters of a message with what a learner's job has printed.
+// Limit: characters of a message with the output of a learner's job.
 const MOST = 600;
 
 /** `message` says what can't be done, `hint` what to do instead. */
@@ -62,12 +62,12 @@ class Labs {
     this.#ticks = new Ticks(extension.id, log);
   }
 
-  /** All labs that there are, wherever they can be done. */
+  /** All labs, for any target. */
   get known() {
     return this.#known;
   }
 
-  /** Shows the walkthroughs of the labs that can be done on this cluster; null where there is none. */
+  /** Shows the walkthroughs of the labs that can be done on this cluster, which may be null. */
   offer(cluster) {
     const here = Boolean(cluster?.verbs.length && this.#known.length);
     const now = { [OFFERED]: here ? cluster.target : "", [ELSEWHERE]: Boolean(cluster) && !here };
@@ -82,7 +82,7 @@ class Labs {
     return this.open(this.#known[0]?.name ?? "");
   }
 
-  /** Opens a lab's walkthrough, and its code beside; without a name it asks which. */
+  /** Opens a lab's walkthrough, and its code beside; asks for the lab without a name. */
   async open(name) {
     const cluster = await this.#cluster();
     const lab = name === undefined ? await this.#pick(cluster) : this.#lab(name);
@@ -113,7 +113,7 @@ class Labs {
     await this.#look(cluster, lab);
   }
 
-  /** Checks the exercise, and says what is lacking. */
+  /** Checks the exercise, and shows what is missing. */
   async check(name) {
     const { lab, cluster } = await this.#begun(name);
     try {
@@ -130,7 +130,7 @@ class Labs {
     if (chosen) await this.open(next.name);
   }
 
-  /** Makes the learner's copy anew. */
+  /** Resets the learner's copy. */
   async reset(name) {
     const { lab, cluster } = await this.#begun(name);
     const { kept } = await this.#change(cluster, lab, "Resetting", "--reset");
@@ -165,11 +165,11 @@ class Labs {
     await beside(texts[language]);
   }
 
-  /** A lab, and the cluster on which it can be done, once what the learner has edited is saved. */
+  /** A lab, and the cluster on which it can be done; saves the learner's edits. */
   async #begun(name) {
     const lab = this.#lab(name);
     const cluster = await this.#cluster();
-    // What is run and checked are the files.
+    // Steps and checks use the files on disk.
     const edited = vscode.workspace.textDocuments.filter(
       (document) => document.isDirty && document.uri.fsPath.includes(`/labs/${lab.name}/`),
     );
@@ -187,11 +187,11 @@ class Labs {
     return lab;
   }
 
-  /** The cluster, where labs can be done on it from here. Throws LabError. */
+  /** The cluster, if labs can be done on it from here. Throws LabError. */
   async #cluster() {
     const cluster = await this.#access.cluster();
     if (!cluster) throw new ClusterError("no Ray cluster was found: run ./invokew up first");
-    // The verbs are the clone's, which may be the folder that is open; in a pod they are the image's.
+    // The verbs are programs of the clone, which may be the open folder; in a pod they belong to the image.
     if (!vscode.workspace.isTrusted && cluster.target !== POD) {
       throw new LabError("in Restricted Mode no lab is run", "trust this folder first: Workspaces: Manage Workspace Trust");
     }
@@ -201,7 +201,7 @@ class Labs {
     return cluster;
   }
 
-  /** Asks which lab of those that can be done on this cluster; undefined where none was chosen. */
+  /** Asks for one of the labs that can be done on this cluster; undefined if none was chosen. */
   async #pick(cluster) {
     const passed = (await ask(cluster, ["labs"])).filter((row) => row.passed).map((row) => row.name);
     const items = this.#doable(cluster).map((lab) => {
@@ -211,7 +211,7 @@ class Labs {
     return picked?.lab;
   }
 
-  /** Where the learner's copy is, which is made where it is lacking, and how far they are; ticks the steps. */
+  /** The learner's copy, which is made if missing, and the progress; ticks the steps. */
   async #look(cluster, lab) {
     const where = { location: vscode.ProgressLocation.Window, title: `Looking at ${lab.title}` };
     const document = await vscode.window.withProgress(where, () => ask(cluster, ["lab", lab.name]));
@@ -219,7 +219,7 @@ class Labs {
     return document;
   }
 
-  /** Runs `lab NAME` with an option, one at a time; shows that it does, and can be cancelled. Throws ProgramError. */
+  /** Runs `lab NAME` with an option, one at a time, with a cancellable progress notification. Throws ProgramError. */
   async #change(cluster, lab, doing, option) {
     if (this.#busy) throw new LabError(`${this.#busy} is not done yet`, "wait for it, or cancel it");
     const title = `${doing} ${lab.title}`;
@@ -239,13 +239,13 @@ class Labs {
   }
 }
 
-/** The document of a verb, which `signal` ends. Throws ProgramError. */
+/** The JSON document of a verb, which `signal` ends. Throws ProgramError. */
 async function ask(cluster, words, signal = new AbortController().signal) {
   const command = [...cluster.verbs, ...words, "--json"];
   return answer(command[0], await run(command, cluster.environment, signal, PATIENCE));
 }
 
-/** Runs a task of ours to its end. */
+/** Runs one of our VS Code tasks to its end. */
 async function ended(task) {
   const { lab, step } = task.definition;
   await new Promise((resolve, reject) => {
@@ -268,7 +268,7 @@ async function beside(file) {
   await vscode.window.showTextDocument(vscode.Uri.file(file), options);
 }
 
-/** What a check says of an exercise, in which there may be what a job has printed. */
+/** The text of a failed check, which may contain output of a job. */
 function told({ message, hint }) {
   const short = (text) => sentence([...text].slice(0, MOST).join(""));
   return `${short(`Not yet: ${message}`)}${hint ? ` ${short(hint)}` : ""}`;

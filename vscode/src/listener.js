@@ -1,4 +1,4 @@
-/** Who is behind a connection within this machine: Ray's token goes to nobody but this user's own programs. */
+/** Owner check of loopback connections: Ray's token is sent only to this user's own programs. */
 "use strict";
 
 const fs = require("node:fs/promises");
@@ -9,10 +9,10 @@ const os = require("node:os");
 const LISTENING = "0A";
 
 /**
- * Why a connected socket must be sent nothing secret, "" where it may: at its far end is this user's program,
- * or one of the `trusted` uids', or another machine. As rayside/loopback.py has it, which says why.
+ * Why no secret may be sent over a connected socket; "" if its far end is a program of this user or of a `trusted`
+ * uid, or another machine. As in rayside/loopback.py, which explains it.
  *
- * Where the system does not tell (no /proc), it may: what is another user's can't be known then.
+ * Without /proc the owner is unknown, and sending is allowed.
  *
  * @param {net.Socket} socket
  * @param {number[]} trusted
@@ -28,7 +28,7 @@ async function otherUser(socket, trusted = [], { uid = process.geteuid?.(), tabl
   return `is held by another user's program (port ${server.port}), which was sent nothing`;
 }
 
-/** The uid of the far end; where nobody has taken the connection yet, of who listens. Null where it can't be known. */
+/** The uid of the far end, or of the listener before it accepts the connection. Null if unknown. */
 function ownersOf(lines, server, client) {
   if (!lines) return null;
   const ending = `:${server.port.toString(16).toUpperCase().padStart(4, "0")}`;
@@ -71,7 +71,7 @@ function six(bytes) {
   return groups.join(":");
 }
 
-/** One spelling for each address, an IPv4 address in IPv6 being the IPv4 one. */
+/** The normalized address; an IPv4 address mapped to IPv6 becomes IPv4. */
 function end(address, port) {
   if (!net.isIP(address ?? "")) return null;
   if (net.isIPv4(address)) return { address, port };
@@ -86,7 +86,7 @@ function isLoopback(address) {
   return address.startsWith("127.") || address === "::1";
 }
 
-/** Makes connections that are handed on only once it is known who is behind them. */
+/** HTTP agent that checks the owner of the far end before it uses a connection. */
 class OwnAgent extends http.Agent {
   /** @param {number[]} trusted uids, as of `otherUser` */
   constructor(trusted = []) {

@@ -1,4 +1,4 @@
-/** Looks at the cluster again and again, never twice at once, and tells who listens what has changed. */
+/** Polls the cluster, never twice at once, and reports each result to a listener. */
 "use strict";
 
 const WATCHED = 2_000;
@@ -7,10 +7,10 @@ const UNSEEN = 15_000;
 const SOON = 100;
 
 /**
- * Milliseconds until the next look.
+ * Milliseconds until the next poll.
  *
- * @param {{visible: boolean, debugging: boolean, focused: boolean}} now whether the view is, a session is,
- *   and the window is
+ * @param {{visible: boolean, debugging: boolean, focused: boolean}} now whether the view is visible, a debug session
+ *   runs, and the window has the focus
  */
 function pause({ visible, debugging, focused }) {
   if (debugging) return WATCHED;
@@ -27,7 +27,7 @@ class Live {
   /**
    * @param {() => Promise<import("./look").Seen>} look
    * @param {(seen: import("./look").Seen) => void} tell
-   * @param {() => number} wait milliseconds until the next look
+   * @param {() => number} wait milliseconds until the next poll
    */
   constructor(look, tell, wait) {
     this.look = look;
@@ -35,7 +35,7 @@ class Live {
     this.wait = wait;
   }
 
-  /** Looks now, and once more where a look is under way, for it may have begun too early. */
+  /** Polls now; if a poll already runs, once more after it, as it may have begun too early. */
   async now() {
     clearTimeout(this.#timer);
     if (this.#looking) {
@@ -51,7 +51,7 @@ class Live {
     }
   }
 
-  /** Looks in a moment, so that many changes at once cost one look. */
+  /** Polls after a moment, so that many changes at once cost one poll. */
   soon() {
     if (!this.#looking) this.#in(SOON);
     else this.#again = true;

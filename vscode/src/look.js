@@ -1,4 +1,4 @@
-/** One look at a cluster: what it shows now, or why it can't be seen. */
+/** One poll of a cluster: its current state, or why it can't be read. */
 "use strict";
 
 const { Dashboard, DashboardError } = require("./dashboard");
@@ -8,10 +8,10 @@ const { join } = require("./tasks");
 /**
  * @typedef {object} Seen
  * @property {"nowhere" | "tokenMissing" | "tokenRefused" | "down" | "empty" | "seen"} state
- * @property {string} problem what happened, "" where all is well
+ * @property {string} problem what happened, "" without a problem
  * @property {import("./tasks").Job[]} jobs
  * @property {import("./cluster").Cluster | null} cluster
- * @property {boolean} [everyone] whether jobs of all are shown
+ * @property {boolean} [everyone] whether jobs of all users are shown
  */
 
 class Look {
@@ -19,11 +19,11 @@ class Look {
   #paused = [];
 
   /**
-   * One look: a request to Ray for the jobs, and one to the relay for what is paused.
+   * One poll: a request to Ray for the jobs, and one to the relay for the paused tasks.
    *
    * @param {import("./cluster").Cluster} cluster
    * @param {string} token
-   * @param {boolean} everyone whether jobs of all who debug on that Ray are wanted, not only the user's own
+   * @param {boolean} everyone whether jobs of all users are wanted, not only the user's own
    * @returns {Promise<Seen>}
    */
   async at(cluster, token, everyone = false) {
@@ -38,7 +38,7 @@ class Look {
     }
   }
 
-  /** Asks what is paused; where the relay can't say, what it said last stays. Returns why, "" where it can. */
+  /** Reads the paused tasks; on an error the last ones stay. Returns the error's text, or "". */
   async #ask(relay, token, everyone) {
     const address = `${relay.host}:${relay.port}${everyone ? " for everyone" : ""}`;
     if (address !== this.#relay) [this.#relay, this.#paused] = [address, []];

@@ -1,19 +1,19 @@
-/** Where the workers have the files of the folders that are open here. */
+/** Path mappings between the open folders and the workers' files. */
 "use strict";
 
 const fs = require("node:fs/promises");
 
-// Ray's link to the session that runs, in which jobs' files are unpacked.
+// Ray's symlink to the running session, in which jobs' files are unpacked.
 const SESSION = "/tmp/ray/session_latest";
 
 /**
- * `pathMappings` for the relay, which finds by itself what was submitted from this machine.
+ * `pathMappings` for the relay, which itself maps folders that were submitted from this machine.
  *
- * With shared files only links have to be followed, for workers know files by their real paths. Without,
+ * With shared files only symlinks have to be resolved, as workers know files by their real paths. Without them,
  * the first folder is taken for the job's working_dir.
  *
- * @param {string[]} folders those of the editor's workspace
- * @param {boolean} shared whether the workers' files are here under their own paths
+ * @param {string[]} folders the folders of the editor's workspace
+ * @param {boolean} shared whether this machine has the workers' files under the same paths
  * @returns {Promise<{localRoot: string, remoteRoot: string}[]>}
  */
 async function pathMappings(folders, shared, session = SESSION) {
@@ -27,7 +27,7 @@ async function pathMappings(folders, shared, session = SESSION) {
 }
 
 /**
- * Which of the workers' files an editor has, as `attach` and `stacks` take it.
+ * The arguments of `attach` and `stacks` that map the workers' files to the editor's.
  *
  * @param {readonly {uri: {scheme: string, fsPath: string}}[] | undefined} workspaceFolders VS Code's
  * @param {{sharedFiles: boolean} | null | undefined} cluster

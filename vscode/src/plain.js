@@ -1,18 +1,18 @@
 /**
- * Makes text that others wrote safe to show. Names of tasks, jobs and nodes come from whoever runs code in the
- * cluster: Unicode's bidirectional controls show another text than the one that is there (CVE-2021-42574), a line
- * break looks like a line of ours, and a notification makes links of Markdown, to commands of VS Code too.
+ * Sanitizer for untrusted text. Anybody with code in the cluster controls names of tasks, jobs and nodes: Unicode's
+ * bidirectional controls change the order in which text is shown (CVE-2021-42574), a line break can fake a line of
+ * ours, and a notification makes links from Markdown, to commands of VS Code too.
  */
 "use strict";
 
-// What is not shown as it is: control, format, private and unassigned characters, line and paragraph separators; but
-// not the two joiners that Persian, Hindi and emoji are written with. As in rayside/plain.py.
+// Characters to escape: control, format, private and unassigned ones, line and paragraph separators; but not the two
+// joiners that Persian, Hindi and emoji are written with. As in rayside/plain.py.
 const HIDDEN = /(?![\u200c\u200d])[\p{C}\p{Zl}\p{Zp}]/gu;
 const SHORT = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
-// Characters of a name.
+// Limit: characters of a name.
 const MOST = 200;
 
-/** A name in one line of at most 200 characters, with what is not shown as it is made visible, as in `\x1b`. */
+/** A name in one line of at most 200 characters, with unprintable characters escaped, as in `\x1b`. */
 function line(text) {
   const characters = [...String(text ?? "")];
   const shown = characters.length > MOST ? [...characters.slice(0, MOST - 3), "..."] : characters;

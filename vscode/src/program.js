@@ -1,13 +1,13 @@
-/** Runs the programs that the cluster file names, which print one JSON document each. */
+/** Runs the programs in the cluster file; each prints one JSON document. */
 "use strict";
 
 const { execFile } = require("node:child_process");
 
-// Characters that a program may print.
+// Limit: bytes of a program's output.
 const MOST_TEXT = 64 * 1024 * 1024;
 const WHY = { ERR_CHILD_PROCESS_STDIO_MAXBUFFER: "printed too much" };
 
-/** `message` says what happened, `hint` what to do about it, `id` is that of an error of Rayside's. */
+/** `message` says what happened, `hint` what to do about it; `id` is the id of Rayside's error, if any. */
 class ProgramError extends Error {
   constructor(message, hint = "", id = "") {
     super(message);
@@ -22,7 +22,7 @@ class ProgramError extends Error {
  * @param {string[]} words the program and its arguments, which no shell sees
  * @param {Record<string, string>} environment variables besides this process's own
  * @param {AbortSignal} signal ends the program
- * @param {number} patience milliseconds after which it is ended
+ * @param {number} patience timeout in milliseconds, after which it is ended
  * @returns {Promise<{code: number, out: string, err: string}>}
  * @throws {ProgramError}
  */
@@ -39,7 +39,7 @@ function run([program, ...args], environment, signal, patience) {
   });
 }
 
-/** The document that a program printed. Throws ProgramError where that is an error, or none. */
+/** The document that a program printed. Throws ProgramError if it is an error, or no JSON. */
 function answer(program, { code, out, err }) {
   let document;
   try {

@@ -1,11 +1,11 @@
-/** One request to the debug relay, and its answer, on a connection of its own. */
+/** One request to the debug relay, and its answer, on a separate connection. */
 "use strict";
 
 const net = require("node:net");
 const { Decoder, encode } = require("./dap");
 const { otherUser } = require("./listener");
 
-/** `kind`: "down" (nothing answers there) or "refused" (the relay said no, in `message`). */
+/** `kind`: "down" (nothing answers there) or "refused" (by the relay, with the reason in `message`). */
 class RelayError extends Error {
   constructor(kind, message) {
     super(message);
@@ -14,12 +14,12 @@ class RelayError extends Error {
 }
 
 /**
- * The body of the response, `{}` where it has none.
+ * The body of the response, `{}` without one.
  *
- * Only for the relay: a debugger of Ray's can be attached to no more once somebody connected and left.
+ * Only for the relay: a worker's own debugger accepts no client after one has connected and left.
  *
  * @param {{host: string, port: number, trusted?: number[]}} address `trusted`: uids that may listen there
- * @param {number} patience milliseconds for the whole exchange
+ * @param {number} patience timeout in milliseconds of the whole exchange
  * @throws {RelayError}
  */
 function ask({ host, port, trusted }, command, args, patience = 2000) {
@@ -57,10 +57,11 @@ function ask({ host, port, trusted }, command, args, patience = 2000) {
 }
 
 /**
- * The tasks that stand still, as rows of `breakpoints --json`, each with `held`: whether the relay has it, else
- * it waits for a debugger. `problem` is why they are not all known, "" where they are. Throws RelayError.
+ * The stopped tasks, as rows of `breakpoints --json`, each with `held`: whether it is stopped in a debugger of the
+ * relay; else it waits for one. `problem` is why the list is incomplete, or "". Throws RelayError.
  *
- * With `everyone`, those of all who debug on that Ray, not only the user's own. The relay gives Ray 5 s.
+ * With `everyone`, the tasks of all users of that Ray cluster, not only the user's own. The relay waits for Ray for
+ * up to 5 s.
  */
 async function pausedTasks(address, token, everyone = false, patience = 8000) {
   const { tasks, problem = "the debug relay is of an older Rayside" } = await ask(
@@ -73,10 +74,10 @@ async function pausedTasks(address, token, everyone = false, patience = 8000) {
 }
 
 /**
- * All stacks of a job's processes, as `debug --stacks --json` has them. Throws RelayError.
+ * All stacks of a job's processes, as in `debug --stacks --json`. Throws RelayError.
  *
- * `where` has the job, and `sharedFiles` and `pathMappings` as `attach` takes them. The relay asks Ray for up to 5 s,
- * and then all processes for up to 12.
+ * `where` contains the job, and `sharedFiles` and `pathMappings` as for `attach`. The relay waits for Ray for up to
+ * 5 s, and then for all processes for up to 12.
  */
 async function stacks(address, token, where, patience = 20_000) {
   const answer = await ask(address, "stacks", { token, ...where }, patience);
@@ -85,7 +86,7 @@ async function stacks(address, token, where, patience = 20_000) {
 }
 
 /**
- * Who debugs a job, or without one all of the user's own or `everyone`'s, now: `{client, since, job}`, or null.
+ * The current debugger of a job, or without a job of the user's or `everyone`'s jobs: `{client, since, job}`, or null.
  * Throws RelayError.
  *
  * The relay waits 1.5 s for a VS Code whose window may have been closed.

@@ -7,28 +7,28 @@ const { normalize } = require("node:path");
 const vscode = require("vscode");
 const { line, sentence } = require("./plain");
 
-// The most bytes of an edited file, as in rayside/client/retrying.py; of all, below what the relay takes as one request.
+// Limits: bytes of an edited file, as in rayside/client/retrying.py, and of all, below the relay's limit of a request.
 const LONGEST = 1024 * 1024;
 const LONGEST_TOGETHER = 7 * LONGEST;
-// Bytes of a file in which it may declare its encoding.
+// Bytes at the start of a file that may declare its encoding.
 const LONGEST_HEAD = 4096;
-// Milliseconds from one look at the files to the next: a thousand tasks may fail one after the other.
+// Milliseconds between two checks of the files: a thousand tasks may fail one after the other.
 const PAUSE = 1000;
-// Milliseconds for which it is shown what was sent, and the most files that it names.
+// Milliseconds for which the status bar shows the sent files; limit of files that it names.
 const SHOWN = 10_000;
 const MOST_NAMED = 3;
 // The encoding that one of the first two lines declares, as Python reads it.
 const ENCODING = /^(?:[ \t\f]*(?:#.*)?\r?\n)?[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)/;
-// The most kinds of outcomes in one notification.
+// Limit: kinds of outcomes in one notification.
 const MOST_KINDS = 3;
 
-/** A retry that can't be made; `message` says why. */
+/** Retry that can't be made; `message` says why. */
 class RetryError extends Error {}
 
 class Retries {
   #debugging;
   #log;
-  #offers = new WeakMap(); // by session: {hashes of the texts that its relay was given, by path; looking, again}
+  #offers = new WeakMap(); // by session: {hashes of the texts that were sent to its relay, by path; looking, again}
   #told = "";
 
   /** @param {import("./debugging").Debugging} debugging */
@@ -37,7 +37,7 @@ class Retries {
     this.#log = log;
   }
 
-  /** Keeps the relay informed of what is saved: *Restart Frame* of VS Code sends no files. */
+  /** Sends saved files to the relay: VS Code's *Restart Frame* sends none. */
   register() {
     return [
       vscode.workspace.onDidSaveTextDocument((document) => {
@@ -76,7 +76,7 @@ class Retries {
     return retried;
   }
 
-  /** Sends a session what is saved, for its next *Restart Frame*; calls meanwhile cost one more look. */
+  /** Sends a session the saved files, for its next *Restart Frame*; calls meanwhile cost one more check. */
   async #offer(session) {
     const offer = this.#offerOf(session);
     offer.again = true;
@@ -100,7 +100,7 @@ class Retries {
     }
   }
 
-  /** Nobody asked for it: a relay that refuses, or has gone, is told of in the log alone. */
+  /** Not a user's request, so an error of the relay is only logged; an unusable file is shown once. */
   #explain(error) {
     this.#log.info(`what is saved was not sent: ${error.message}`);
     if (!(error instanceof UnusableFile) || error.message === this.#told) return;
@@ -119,14 +119,14 @@ class Retries {
     return answer;
   }
 
-  /** The saved files that differ from what failed tasks run, or from what the relay was given before. */
+  /** The saved files that differ from the failed tasks' sources, or from the texts sent to the relay before. */
   async #edited(session) {
     const { files: running = {} } = await requested(session, "sources", {});
     return differing(running, this.#offerOf(session).hashes);
   }
 }
 
-/** A file that can't be sent; `message` says why. */
+/** File that can't be sent; `message` says why. */
 class UnusableFile extends RetryError {}
 
 async function requested(session, command, args) {
@@ -138,8 +138,8 @@ async function requested(session, command, args) {
 }
 
 /**
- * The texts of open folders' files that are saved with another SHA-256 than in `running` or, where the relay was given
- * one, in `given`. Throws UnusableFile.
+ * The saved texts of files in open folders whose SHA-256 differs from `running`, or from the one in `given` if the
+ * relay got one. Throws UnusableFile.
  *
  * @param {Record<string, string>} running by path
  * @param {Map<string, string>} given by path
@@ -148,7 +148,7 @@ async function requested(session, command, args) {
 async function differing(running, given) {
   const files = [];
   for (const [path, sha256] of Object.entries(running)) {
-    // The paths come from processes of the cluster, which are to get no other files from here.
+    // The paths come from processes of the cluster (untrusted): no other files are sent to them.
     if (!path.endsWith(".py") || !isOpen(path)) continue;
     const content = await contentOf(path);
     if (!content) continue;
@@ -164,14 +164,14 @@ async function differing(running, given) {
   return files;
 }
 
-/** Whether a file is in a folder that is open here, or is open itself. */
+/** Whether a file is in an open folder, or is open itself. */
 function isOpen(path) {
   const { getWorkspaceFolder, textDocuments } = vscode.workspace;
   const inFolder = normalize(path) === path && getWorkspaceFolder(vscode.Uri.file(path)) !== undefined;
   return inFolder || textDocuments.some((document) => document.uri.fsPath === path);
 }
 
-/** What is saved there, undefined where no such file is here: the job was submitted from elsewhere. */
+/** The file's content; undefined if it is not here, as for a job that was submitted from elsewhere. */
 async function contentOf(path) {
   try {
     return (await fs.stat(path)).isFile() ? await fs.readFile(path) : undefined;
@@ -180,7 +180,7 @@ async function contentOf(path) {
   }
 }
 
-/** A source's text as `importlib.util.decode_source` has it. Throws UnusableFile. */
+/** A source's text, decoded as by `importlib.util.decode_source`. Throws UnusableFile. */
 function decoded(path, content) {
   const declared = ENCODING.exec(content.toString("latin1", 0, LONGEST_HEAD))?.[1] ?? "utf-8";
   const name = declared.toLowerCase().replaceAll("_", "-").replace(/^(iso-)?latin-1/, "latin1");
@@ -197,7 +197,7 @@ function hash(text) {
   return createHash("sha256").update(text).digest("hex");
 }
 
-/** Shows the outcomes: of one task, or of all that have failed. */
+/** Shows the outcomes: of one task, or of all failed tasks. */
 function tell(rows, name = "") {
   const text = sentence(name && rows.length === 1 ? `${name} ${kindsOf(rows)[0].text}` : outcomes(rows));
   const well = rows.every((row) => row.outcome === "returned");
@@ -212,7 +212,7 @@ function outcomes(rows) {
   return [...shown, ...(rest ? [`${rest} otherwise`] : [])].join(", ");
 }
 
-/** Equal outcomes together: what returned first, then the most frequent. */
+/** Outcomes grouped by text: `returned` first, then the most frequent. */
 function kindsOf(rows) {
   const numbers = new Map();
   for (const { outcome, why } of rows) {

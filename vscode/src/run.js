@@ -1,4 +1,4 @@
-/** "Run This Ray Script and Debug It": asks what has to be asked, submits, and debugs the job. */
+/** "Run This Ray Script and Debug It": asks for missing inputs, submits the job, and debugs it. */
 "use strict";
 
 const fs = require("node:fs");
@@ -8,13 +8,13 @@ const { ClusterError } = require("./access");
 const { Dashboard, DashboardError } = require("./dashboard");
 const { hadModules, submit, workingDirs } = require("./submission");
 
-/** The key of what was chosen as working_dir, for each workspace folder. */
+/** Key of the chosen working_dir, for each workspace folder. */
 const CHOSEN = "workingDir";
-/** The key of what was chosen as py_modules, for each working_dir. */
+/** Key of the chosen py_modules, for each working_dir. */
 const MODULES = "pyModules";
 
 /**
- * @param {vscode.Uri | undefined} uri the script, else that of the active editor
+ * @param {vscode.Uri | undefined} uri the script (default: the active editor's file)
  * @param {{access: import("./access").Access, debugging: import("./debugging").Debugging, memory: vscode.Memento}} with_
  */
 async function runScript(uri, { access, debugging, memory }) {
@@ -55,7 +55,7 @@ async function saved(uri) {
   return uri.fsPath;
 }
 
-/** The folder to be sent; asked once where it is not clear, undefined where nothing was chosen. */
+/** The folder to upload; asks once if there are several candidates, undefined if the user chose none. */
 async function workingDirOf(file, folder, memory) {
   const candidates = workingDirs(file, folder);
   const chosen = memory.get(CHOSEN, {});
@@ -75,7 +75,7 @@ async function workingDirOf(file, folder, memory) {
   return picked.description;
 }
 
-/** The folders to be sent besides, by the setting or by what was chosen here; undefined where nothing was. */
+/** More folders to upload, from the setting or the user's choice; undefined if the user chose nothing. */
 async function modulesFor(file, folder, workingDir, memory, dashboard) {
   const set = vscode.workspace.getConfiguration("rayBreakpoints", vscode.Uri.file(file)).get("pyModules");
   if (set.length) return set.map((module) => path.resolve(folder?.uri.fsPath ?? path.dirname(file), module));
@@ -92,7 +92,7 @@ async function mayNeedModules(workingDir, dashboard) {
   try {
     return hadModules(await dashboard.jobs(), workingDir);
   } catch (error) {
-    // The submission says it better.
+    // The submission reports this error better.
     if (error instanceof DashboardError) return false;
     throw error;
   }

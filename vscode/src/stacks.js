@@ -1,4 +1,4 @@
-/** The view of all stacks of a job's processes: merged to a tree, asked for when it is shown or refreshed. */
+/** View of all stacks of a job's processes, merged to a tree; read when it is shown or refreshed. */
 "use strict";
 
 const path = require("node:path");
@@ -9,15 +9,15 @@ const { stacks } = require("./relay");
 
 const NAME = "rayside.stacks";
 const SHOWN = "rayside.stacksShown";
-// The most threads that one row lists, and the most calls in libraries that are shown where one follows the other.
+// Limits: threads below one row; consecutive calls in libraries.
 const MOST_THREADS = 100;
 const MOST_OF_LIBRARIES = 3;
-// So many forks below each other are open at first: VS Code makes the rows of all that is open.
+// Depth of forks that are expanded at first: VS Code makes the rows of all expanded ones.
 const OPEN = 4;
 
 /**
- * Rows, each of one kind: `{node, depth}` is a function, below which its calls are where it has a depth; `{here, of}`
- * is a thread, and the function that it is in; `{text}` says something.
+ * Rows of three kinds: `{node, depth}` is a function, with its calls below it if it has a depth; `{here, of}` is a
+ * thread and its function; `{text}` is a message.
  */
 class StacksTree {
   #answer = null;
@@ -48,7 +48,7 @@ class StacksTree {
   }
 }
 
-/** The rows below a function: the threads that are in it, then its calls; a chain of calls is not nested. */
+/** The rows below a function: the threads in it, then its calls; a chain of calls is not nested. */
 function below(node, depth) {
   const rows = node.here.slice(0, MOST_THREADS).map((here) => ({ here, of: node }));
   const more = node.here.length - rows.length;
@@ -59,7 +59,7 @@ function below(node, depth) {
   return [...rows, ...shortened(chain), ...below(chain.at(-1), depth)];
 }
 
-/** The rows of a chain of calls, without most of those in libraries. */
+/** The rows of a chain of calls, without most calls in libraries. */
 function shortened(chain) {
   const rows = [];
   let libraries = [];
@@ -79,7 +79,7 @@ function shortened(chain) {
   return rows;
 }
 
-/** The outermost functions of the user's, and how many threads are in none. */
+/** The outermost functions in the user's code, and the number of threads outside of it. */
 function own(nodes) {
   const found = { roots: [], elsewhere: 0 };
   for (const node of nodes) {
@@ -129,7 +129,7 @@ function threadItem({ here, of }) {
   item.description = [thread, `line ${here.line}`, here.stopped && "stopped"].filter(Boolean).join(" · ");
   item.iconPath = new vscode.ThemeIcon(here.stopped ? "debug-stackframe" : "server-process");
   item.tooltip = [line(here.task), `Thread: ${line(here.thread)}`, `Worker: ${line(here.worker_id)}`].join("\n");
-  // One that is stopped is shown in the debugger; of one that runs there is its line.
+  // A stopped thread is shown in the debugger; of a running one the line is opened.
   item.command = here.stopped
     ? { command: "rayside.stopInTask", title: "Stop in This Task", arguments: [{ key: `task ${here.worker_id}`, name: here.task }] }
     : opening(of, here.line);
@@ -137,7 +137,7 @@ function threadItem({ here, of }) {
   return item;
 }
 
-/** Opens a line; where the file is none of this machine's, a process says its path, and nothing is opened. */
+/** The command that opens a line; undefined if the file is not on this machine: the path comes from a process. */
 function opening({ file, local }, number) {
   if (local !== true) return undefined;
   return { command: "rayside.openStackLine", title: "Open the Line", arguments: [file, number] };
@@ -162,7 +162,7 @@ class Stacks {
     this.#view.dispose();
   }
 
-  /** Asks for the stacks of that job, or of the job that is shown, and shows them. Throws RelayError, ClusterError. */
+  /** Reads and shows the stacks of that job (default: the shown job). Throws RelayError, ClusterError. */
   async show(job = this.#job) {
     if (!job) return;
     const cluster = await this.access.cluster();
@@ -170,7 +170,7 @@ class Stacks {
     const isAnother = job !== this.#job;
     this.#job = job;
     await vscode.commands.executeCommand("setContext", SHOWN, true);
-    // Only now: the focus would leave what the user has begun to do while the processes are asked.
+    // Before the processes are asked: a later change of the focus would interrupt the user.
     if (isAnother) await vscode.commands.executeCommand(`${NAME}.focus`);
     const id = job.submissionId || job.jobId;
     const where = { job: id, ...(await filesOf(vscode.workspace.workspaceFolders, cluster)) };
@@ -187,7 +187,7 @@ class Stacks {
     await vscode.commands.executeCommand("setContext", SHOWN, false);
   }
 
-  /** Opens a line in its file, which may have gone. */
+  /** Opens a line in a file that may no longer exist. */
   async open(file, number) {
     const uri = vscode.Uri.file(file);
     try {

@@ -1,11 +1,11 @@
-/** Where `./invokew up` keeps a cluster's files, and that nobody else has made them. */
+/** State folder with a cluster's files, which `./invokew up` writes; check that they belong to this user. */
 "use strict";
 
 const fs = require("node:fs");
 const os = require("node:os");
 const path = require("node:path");
 
-/** The state folder, as bootstrap/settings.py has it; in it each cluster has a folder of its name. */
+/** The state folder, as in rayside/default_folders.py; it contains a folder for each cluster, by name. */
 function stateFolder(environment, { home = ownHome(), host = os.hostname(), platform = process.platform } = {}) {
   if (environment.INVOKE_RAYSIDE_STATE_FOLDER) return environment.INVOKE_RAYSIDE_STATE_FOLDER;
   const named = environment.XDG_STATE_HOME ?? "";
@@ -14,10 +14,10 @@ function stateFolder(environment, { home = ownHome(), host = os.hostname(), plat
   return path.join(base, platform === "linux" ? `rayside-${host.replaceAll("/", "-")}` : "rayside");
 }
 
-/** The home folder that is this user's own; "" where there is none. */
+/** The home folder that belongs to this user; "" without one. */
 function ownHome() {
   const homes = [os.homedir];
-  homes.push(() => os.userInfo().homedir); // what the machine says, whatever HOME does
+  homes.push(() => os.userInfo().homedir); // from the user database, independent of HOME
   for (const home of homes) {
     try {
       const folder = home();
@@ -29,7 +29,7 @@ function ownHome() {
   return "";
 }
 
-/** Why a folder may be another user's, "" where it is that user's alone or is not there. What is in it is then, too. */
+/** Why a folder and its content may be another user's; "" if it is private to the user `uid`, or does not exist. */
 function notOwn(folder, uid) {
   let found;
   try {

@@ -1,21 +1,21 @@
 /**
- * What a newcomer is shown first: Ray's view, and below its paused tasks the first steps.
+ * First screen for a newcomer: Ray's view, and the first steps below its paused tasks.
  *
- * Both are drawn by VS Code itself: of a page of ours in a frame nothing may come, on a busy machine or where the
- * browser refuses VS Code's service worker.
+ * VS Code itself draws both: a webview may stay empty, on a busy machine or in a browser that refuses VS Code's
+ * service worker.
  */
 "use strict";
 
 const vscode = require("vscode");
 
 const VIEW = "rayside.steps";
-// Context: whether the view with the steps is there. What they say is in package.json.
+// Context: whether the view with the steps is shown. The texts of the steps are in package.json.
 const SHOWN = "rayside.firstSteps";
-// Of the user, in every folder.
+// State of the user, for every folder.
 const HIDDEN = "firstStepsHidden";
-// Of one folder: VS Code remembers from then on which view was open.
+// State of one folder: VS Code remembers from then on which view was open.
 const REVEALED = "rayViewRevealed";
-// How long VS Code may take to tell that a view came to the front, in milliseconds.
+// Timeout in milliseconds for VS Code to report that a view came to the front.
 const PATIENCE = 10_000;
 
 class FirstSteps {
@@ -33,24 +33,24 @@ class FirstSteps {
     this.#view.dispose();
   }
 
-  /** In our browser workspace: shows the steps until they are hidden, and brings Ray's view to the front once. */
+  /** In Rayside's browser workspace: shows the steps until they are hidden; brings Ray's view to the front once. */
   async begin() {
     if (process.env.RAYSIDE_WORKSPACE !== "1") return;
     await this.#show(!this.#hidden);
     const { workspaceState } = this.#context;
     if (workspaceState.get(REVEALED)) return;
-    // Whoever has opened something already is at work.
+    // A user with an open editor is at work.
     const atWork = () => vscode.window.tabGroups.all.some((group) => group.tabs.length);
-    // While VS Code is still opening the view that it starts with, ours may lose to that one.
+    // VS Code may still be opening its initial view, which then replaces ours.
     for (let attempt = 1; attempt <= 3 && !atWork(); attempt++) {
       await vscode.commands.executeCommand("workbench.view.extension.rayside");
       if (await this.#visible()) break;
     }
-    // Not before: an extension host that is ended in between begins anew, and has to show it then.
+    // Stored last: if the extension host ends before this, the next one has to show the view.
     await workspaceState.update(REVEALED, true);
   }
 
-  /** Whether the steps came to the front, which VS Code tells a moment later; true where they are hidden. */
+  /** Whether the steps came to the front, which VS Code reports a moment later; true if they are hidden. */
   async #visible() {
     if (this.#hidden || this.#view.visible) return true;
     let told;
@@ -69,14 +69,14 @@ class FirstSteps {
     return Boolean(this.#context.globalState.get(HIDDEN));
   }
 
-  /** Because the user asked for them. */
+  /** Shows the steps at the user's request. */
   async show() {
     await this.#context.globalState.update(HIDDEN, false);
     await this.#show(true);
     await vscode.commands.executeCommand(`${VIEW}.focus`);
   }
 
-  /** For good, or until they are asked for. */
+  /** Hides the steps until the user asks for them again. */
   async hide() {
     await this.#context.globalState.update(HIDDEN, true);
     await this.#show(false);

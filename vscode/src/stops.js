@@ -1,12 +1,12 @@
-/** Which of a debug session's threads are stopped, by what the session and the editor say to each other. */
+/** Tracks the stopped threads of a debug session, from its DAP messages. */
 "use strict";
 
-// After each of these a thread runs.
+// Requests that resume a thread.
 const MOVES = new Set(["continue", "next", "stepIn", "stepOut", "goto"]);
 
 class Stops {
   #threads = new Map(); // id: {workerId, task, failed}
-  #moving = new Map(); // seq of a request: id of the thread that it moves
+  #moving = new Map(); // seq of a request: id of the thread that it resumes
   #waiting = new Set(); // {workerId, resolve}
 
   /** Whether a thread of that worker is stopped. */
@@ -14,12 +14,12 @@ class Stops {
     return [...this.#threads.values()].some((thread) => thread.workerId === workerId);
   }
 
-  /** Whether a thread is stopped where an exception has left what it ran. */
+  /** Whether a thread is stopped after an uncaught exception. */
   get failed() {
     return [...this.#threads.values()].some((thread) => thread.failed);
   }
 
-  /** The thread of a paused task that has failed, undefined where it has not. A threaded actor may have several. */
+  /** The thread of a paused task if it has failed, else undefined. A threaded actor may have several. */
   failedThread({ workerId, name }) {
     const isOf = (thread) => thread.failed && thread.workerId === workerId;
     return [...this.#threads].find(([, thread]) => isOf(thread) && (!name || !thread.task || name === thread.task))?.[0];
@@ -40,14 +40,14 @@ class Stops {
     });
   }
 
-  /** Takes a request that the editor has sent. */
+  /** Handles a request from the editor. */
   sent(message) {
     if (message.type === "request" && MOVES.has(message.command)) {
       this.#moving.set(message.seq, message.arguments?.threadId);
     }
   }
 
-  /** Takes a response or an event that the relay has sent; returns whether it changed what is stopped. */
+  /** Handles a response or an event from the relay; returns whether the stopped threads changed. */
   received(message) {
     if (message.type === "response") {
       const thread = this.#moving.get(message.request_seq);
@@ -63,7 +63,7 @@ class Stops {
     return false;
   }
 
-  /** Notes that the session has ended. */
+  /** Ends the session: nothing is stopped any more. */
   end() {
     this.#threads.clear();
     for (const { resolve } of [...this.#waiting]) resolve(false);

@@ -1,16 +1,16 @@
-/** Submits a script as a job with a debugger in its workers, by the program that the cluster file names. */
+/** Submits a script as a job with a debugger in its workers, through the cluster file's program `submit`. */
 "use strict";
 
 const path = require("node:path");
 const { ProgramError, answer, run } = require("./program");
 
-// Ray unpacks a job's working_dir into a folder of this form, which is then what a job is submitted from.
+// Ray unpacks a job's working_dir into such a folder; a script in it is submitted with that folder.
 const UNPACKED = /^(.*\/working_dir_files\/[^/]+)\/.+$/;
-// Milliseconds for packing and uploading the folder.
+// Timeout in milliseconds to pack and upload the folder.
 const PATIENCE = 300_000;
 
 /**
- * The folders that could be the working_dir of a script, the likeliest first.
+ * Candidates for the working_dir of a script, the likeliest first.
  *
  * @param {string} file
  * @param {string | undefined} folder the workspace folder that the file is in
@@ -23,8 +23,8 @@ function workingDirs(file, folder) {
 }
 
 /**
- * Whether a job from a folder has sent py_modules. It is a reason to ask which, and says no more: anybody on
- * that Ray may submit such a job.
+ * Whether an earlier job from a folder had py_modules. That is only a reason to ask for them: any user of the Ray
+ * cluster can submit such a job.
  *
  * @param {object[]} jobs rows of the Jobs API
  * @param {string} workingDir
@@ -38,7 +38,7 @@ function isFrom(job, workingDir) {
   return job.metadata["rayside.working_dir"] === workingDir || stored === path.basename(workingDir);
 }
 
-/** The words of the command. Arguments as of `submit`. */
+/** The words of the command; arguments as in `submit`. */
 function command({ submit }, { file, workingDir, modules }) {
   const script = quoted(path.relative(workingDir, file));
   return [
@@ -65,14 +65,14 @@ async function submit(cluster, script, signal) {
   return submitted(words[0], done);
 }
 
-/** Returns the submission id in what the program printed. Throws ProgramError. */
+/** The submission id in the program's output. Throws ProgramError. */
 function submitted(program, done) {
   const { submission_id } = answer(program, done);
   if (typeof submission_id === "string") return submission_id;
   throw new ProgramError(`${program} ended with exit code ${done.code} and named no job`);
 }
 
-/** As one word of a shell. */
+/** The text quoted as one word of a shell. */
 function quoted(text) {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`;
 }

@@ -1,48 +1,47 @@
-/** What the view shows: jobs, and below each the tasks of it that are paused. Knows no editor and no network. */
+/** Data of the view: jobs with their paused tasks. Uses no editor API and no network. */
 "use strict";
 
 const { line } = require("./plain");
 
 const RUNNING = new Set(["PENDING", "RUNNING"]);
-// Jobs that have ended, and have nothing paused, shown for what they printed.
+// Limit: ended jobs without paused tasks, which are shown for their output.
 const MOST_ENDED = 5;
-// Characters of a user's name.
+// Limit: characters of a user's name.
 const LONGEST_USER = 64;
 
 /**
  * @typedef {object} Task
- * @property {string} key tells it from the others, and stays
+ * @property {string} key unique and stable
  * @property {string} workerId
  * @property {string} name "" until Ray's task table has caught up
  * @property {string} nodeIp
  * @property {number} pid
  * @property {string} jobId
- * @property {string} since when it stopped where it is held, else when it began to run, ISO 8601
- * @property {boolean} held whether the relay holds it, else it waits for a debugger
+ * @property {string} since when it stopped if it is held, else when it began to run, ISO 8601
+ * @property {boolean} held whether it is stopped in a debugger of the relay, else it waits for one
  * @property {boolean} [failed] whether it is stopped in a session here because it has failed
  */
 
 /**
  * @typedef {object} Job
  * @property {string} key
- * @property {string} submissionId "" of a driver that was not submitted
+ * @property {string} submissionId "" for a driver that was not submitted
  * @property {string} jobId "" until its driver runs
- * @property {string} status as Ray has it
+ * @property {string} status Ray's status
  * @property {boolean} running
  * @property {string} entrypoint
- * @property {string} whose the name of the other user whose it is, "" of the user's own and of nobody's
+ * @property {string} whose the name of the job's user if that is another one, else ""
  * @property {Task[]} tasks
  */
 
 /**
- * The jobs, those with paused tasks and the running ones first, the newest first.
+ * The jobs, those with paused tasks and the running ones first, the newest first. On a Ray cluster that several people
+ * debug on: the user's own jobs, jobs without a user, and other users' jobs with paused tasks.
  *
  * @param {object[]} jobs rows of the Jobs API
- * Where several people debug on one Ray, they are the user's own and nobody's, and what the user debugs of others.
- *
  * @param {object[]} paused rows of the relay's `pausedTasks`
- * @param {string} user the user's name there, "" where the Ray is one person's
- * @param {boolean} everyone whether the jobs of all are wanted
+ * @param {string} user the user's name there, "" on a Ray cluster with one user
+ * @param {boolean} everyone whether the jobs of all users are wanted
  * @returns {Job[]}
  */
 function join(jobs, paused, user = "", everyone = false) {
@@ -57,7 +56,7 @@ function join(jobs, paused, user = "", everyone = false) {
     perWorker.set(row.worker_id, n + 1);
     const task = taskOf(row, n);
     if (!found.has(task.jobId)) {
-      // Ray does not name its job, or not yet.
+      // Ray does not list its job, or not yet.
       const entrypoint = task.jobId ? `job ${task.jobId}` : "Job not known yet";
       found.set(task.jobId, { ...jobOf({ job_id: task.jobId, status: "RUNNING", entrypoint }, ""), started: Infinity });
     }
@@ -70,7 +69,7 @@ function join(jobs, paused, user = "", everyone = false) {
   return [...active, ...ended].map(({ started, ...job }) => job);
 }
 
-/** The n-th task of its worker: a threaded actor may have several. */
+/** The n-th paused task of its worker: a threaded actor may have several. */
 function taskOf(row, n) {
   return {
     key: `task ${row.worker_id}${n ? ` ${n}` : ""}`,
@@ -98,13 +97,13 @@ function jobOf(row, user) {
   };
 }
 
-/** The name of the user whose job it says it is, "" where it says none. As in rayside/ray/metadata.py. */
+/** The job's user name (unauthenticated), or "". As in rayside/ray/metadata.py. */
 function userOf(row) {
   const name = row.metadata?.["rayside.user"] || row.runtime_env?.env_vars?.RAYSIDE_USER;
   return typeof name === "string" && [...name].length <= LONGEST_USER && line(name) === name ? name : "";
 }
 
-/** How many tasks are paused. */
+/** The number of paused tasks. */
 function count(jobs) {
   return jobs.reduce((sum, job) => sum + job.tasks.length, 0);
 }
@@ -116,7 +115,7 @@ function countText(number) {
 }
 
 /**
- * How long ago `since` was, by the minute, so that what is shown seldom changes.
+ * How long ago `since` was, by the minute, so that the shown text seldom changes.
  *
  * @param {string} since ISO 8601
  * @param {number} now milliseconds since 1970

@@ -1,9 +1,9 @@
-/** The ticks at a walkthrough's steps, which VS Code keeps, are made to agree with how far the learner is. */
+/** Synchronizes the ticks at a walkthrough's steps, which VS Code stores, with the learner's progress. */
 "use strict";
 
 const vscode = require("vscode");
 
-// No API of VS Code takes a tick away; its own commands do. Earlier versions spelled the second otherwise.
+// No API of VS Code removes a tick; its own commands do. Earlier versions spelled the second one differently.
 const TICK = ["welcome.markStepComplete"];
 const UNTICK = ["welcome.markStepIncomplete", "welcome.markStepInomplete"];
 
@@ -16,14 +16,14 @@ class Ticks {
     this.#log = log;
   }
 
-  /** The name by which VS Code knows a lab's walkthrough. */
+  /** VS Code's id of a lab's walkthrough. */
   id(lab) {
     return `${this.#extension}#${lab.name}`;
   }
 
   /**
-   * A step is ticked when it was done, or a later one; all are when the exercise was passed. What was ticked by hand
-   * stays, except where the lab is at its beginning.
+   * Ticks a step once it, or a later one, is done, and all steps once the exercise is passed. Ticks made by hand stay,
+   * unless the lab is at its beginning.
    */
   async show(lab, { steps_done, passed }) {
     const beginning = !passed && !steps_done;

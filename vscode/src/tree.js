@@ -24,7 +24,7 @@ class Tree {
   #changed = new vscode.EventEmitter();
   onDidChangeTreeData = this.#changed.event;
 
-  /** Takes what is to be shown; what is there already is not drawn again. */
+  /** Shows the jobs; draws nothing if they have not changed. */
   show(jobs) {
     const texts = jobs.map((job) => [job, job.tasks.map((task) => ago(task.since, Date.now()))]);
     const shown = JSON.stringify(texts);
@@ -34,7 +34,7 @@ class Tree {
     this.#changed.fire(undefined);
   }
 
-  /** The task of that key as it is now, undefined where it is no longer paused. */
+  /** The current task with that key, undefined if it is no longer paused. */
   task(key) {
     return this.#jobs.flatMap((job) => job.tasks).find((task) => task.key === key);
   }
@@ -62,7 +62,7 @@ function jobItem(job) {
   const item = new vscode.TreeItem(line(job.entrypoint), job.tasks.length ? Expanded : None);
   const status = job.status.toLowerCase();
   const number = job.tasks.length ? `${job.tasks.length} paused` : "";
-  // With a single id VS Code would keep a row without children as one that can't be opened.
+  // With the same id, VS Code would keep a row that had no children as one that can't be expanded.
   item.id = `${job.key}${job.tasks.length ? "" : " (empty)"}`;
   item.description = [job.whose, status, number, job.submissionId].filter(Boolean).map(line).join(" · ");
   item.contextValue = job.running ? "runningJob" : "endedJob";

@@ -46,7 +46,7 @@ class View {
     this.#tree.show(seen.jobs);
     const where = seen.cluster ? seen.cluster.dashboard.replace(/^https?:\/\//, "") : "";
     this.#view.description = where && seen.everyone && seen.cluster.user ? `${where} · everyone's jobs` : where;
-    // There may be others, whose jobs can be shown; and tasks that can run again.
+    // Contexts: other users may have jobs to show; failed tasks can run again.
     this.#offer("people", Boolean(seen.cluster?.user));
     this.#offer("failed", seen.jobs.some((job) => job.tasks.some((task) => task.failed)));
     this.#view.message = messageOf(seen, paused);
@@ -54,7 +54,7 @@ class View {
     this.#count(seen, paused);
   }
 
-  /** Makes VS Code offer, or no longer, what depends on this. */
+  /** Sets a context, on which commands in VS Code's menus depend. */
   #offer(name, is) {
     if (is === this.#contexts[name]) return;
     this.#contexts[name] = is;
@@ -67,7 +67,7 @@ class View {
     void vscode.commands.executeCommand("setContext", "rayside.state", seen.state);
     const text = seen.problem ? sentence(seen.problem) : "";
     this.#log.info(`${seen.state}${text && `: ${text}`}`);
-    // Only what was lost: that nothing is there yet, the view says by itself.
+    // Only after a loss: the view itself shows that there is no cluster yet.
     if (TROUBLE.has(seen.state) && ["seen", "empty"].includes(before)) {
       void vscode.window.showWarningMessage(`${text} The Ray view goes on looking, and says what to do.`);
     }
@@ -90,7 +90,7 @@ class View {
   }
 }
 
-/** The text above the rows; where there is one, VS Code shows no welcome text. */
+/** The text above the rows; with one, VS Code shows no welcome text. */
 function messageOf(seen, paused) {
   if (seen.state === "nowhere" && seen.problem) return `${sentence(seen.problem)} Correct it and look again.`;
   if (seen.problem && seen.cluster && !TROUBLE.has(seen.state)) {

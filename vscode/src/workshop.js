@@ -1,6 +1,6 @@
 /**
- * A place of a workshop: keeps a file that the workshop's front door reads for the teacher, which says how far the
- * attendee is, what stands still, and whether they ask for help; and packs the attendee's files, for the door's last page.
+ * A place of a workshop: writes a file that the workshop's front door reads for the teacher, with the attendee's
+ * progress, stopped tasks and requests for help; and packs the attendee's files for the door's last page.
  */
 "use strict";
 
@@ -12,15 +12,15 @@ const { ProgramError, run } = require("./program");
 
 // Context: whether this is a place of a workshop.
 const HERE = "rayside.workshop";
-// What `lab` keeps in a copy: bootstrap/labs/copies.py.
+// Record of `lab` in a copy: bootstrap/labs/copies.py.
 const RECORD = ".lab.json";
-// Bytes of a file that is read, and letters of what an attendee writes.
+// Limits: bytes of a file that is read, characters of an attendee's request for help.
 const LARGEST = 16_384;
 const LONGEST = 150;
 const LOOK = "Ask for help: the teacher may look into this place";
 const ASK = "Ask for help: the teacher comes to you";
 const DONE = "No help is needed any more";
-// Of the workspace's image; it ends within so many milliseconds.
+// Program of the workspace's image, and its timeout in milliseconds.
 const PACKS = "/opt/workspace/pack-files";
 const PATIENCE = 120_000;
 // The front door's page with the commands for home: image/programs/door/home.go.
@@ -39,9 +39,9 @@ class Workshop {
   #changing = Promise.resolve();
 
   /**
-   * @param {() => {name: string, title: string, steps: string[]}[]} known the labs that there are
+   * @param {() => {name: string, title: string, steps: string[]}[]} known all labs
    * @param {vscode.LogOutputChannel} log
-   * @param {Record<string, string | undefined>} environment `RAYSIDE_PROGRESS` names the file, in a place alone
+   * @param {Record<string, string | undefined>} environment `RAYSIDE_PROGRESS`: the file, set only in a place
    * @param {string} packs the program that packs the attendee's files
    */
   constructor(known, log, environment = process.env, packs = PACKS) {
@@ -51,7 +51,7 @@ class Workshop {
     this.#packs = packs;
   }
 
-  /** Offers to ask for help, where this is a place; returns what has to be disposed of. */
+  /** In a place of a workshop, offers to ask for help; returns the disposables. */
   register() {
     if (!this.#file) return [];
     void vscode.commands.executeCommand("setContext", HERE, true);
@@ -66,12 +66,12 @@ class Workshop {
       vscode.workspace.onDidChangeTextDocument(acts),
       vscode.window.onDidChangeActiveTextEditor(acts),
       vscode.window.onDidChangeActiveTerminal(acts),
-      // VS Code has it from 1.93 on.
+      // VS Code has this event from 1.93 on.
       ...(vscode.window.onDidStartTerminalShellExecution ? [vscode.window.onDidStartTerminalShellExecution(acts)] : []),
     ];
   }
 
-  /** Asks what help is needed, and tells the teacher. */
+  /** Asks which help is needed, and writes it for the teacher. */
   async askForHelp() {
     if (!this.#file) return;
     const help = await this.#help();
@@ -99,7 +99,7 @@ class Workshop {
   }
 
   /**
-   * Packs the attendee's files, where the front door has them from, and leads to its page. Throws ProgramError.
+   * Packs the attendee's files for the front door, and offers its page. Throws ProgramError.
    */
   async takeFilesHome() {
     if (!this.#file) return;
@@ -114,21 +114,21 @@ class Workshop {
       void vscode.window.showInformationMessage(`Your files are packed: open ${HOME} at the address of the workshop.`);
       return;
     }
-    // Browsers open a page for who has just clicked.
+    // Browsers open a page only after a click.
     const packed = "Your files are packed. A page says how to take them home.";
     const chosen = await vscode.window.showInformationMessage(packed, OPEN);
     if (chosen === OPEN) await vscode.env.openExternal(page);
   }
 
   /**
-   * Tells what is seen of the cluster; and the wish for help, which may be from another window.
+   * Writes the state of the cluster, and the request for help, which another window may have made.
    *
    * @param {import("./look").Seen} seen
    */
   async tell(seen) {
     if (!this.#file) return;
     try {
-      // Without a cluster it is not known where the labs are.
+      // Without a cluster the labs' folder is unknown.
       if (seen.cluster) this.#labs = await this.#progress(seen.cluster);
       const stopped = inWords(seen.jobs.flatMap((job) => job.tasks.map((task) => line(task.name) || "a task")));
       const now = JSON.stringify([this.#labs, stopped]);
@@ -148,7 +148,7 @@ class Workshop {
     this.#status.show();
   }
 
-  /** How many labs were passed, and where the attendee is in the one that they worked at last; null without one. */
+  /** The number of passed labs, and the step in the lab that the attendee worked on last (null without one). */
   async #progress(cluster) {
     const [verbs] = cluster?.verbs ?? [];
     const folder = verbs ? path.join(path.dirname(verbs), "labs") : "";
@@ -174,7 +174,7 @@ class Workshop {
     return (await json(this.#file)) ?? {};
   }
 
-  /** The wish for help is in a file of its own, which nothing else is written into: several windows may be open. */
+  /** The request for help has a separate file, as several windows may be open. */
   get #helpFile() {
     return `${this.#file}.help`;
   }
@@ -184,41 +184,41 @@ class Workshop {
     return typeof help?.text === "string" ? { text: help.text, may_look: help.may_look === true } : null;
   }
 
-  /** Writes what is told, with the wish for help; idle is who does nothing in any window. */
+  /** Writes the state, with the request for help; `idle` counts from the last action in any window. */
   async #write(told) {
     const help = await this.#help();
     const { acted } = await this.#read();
     const now = Date.now();
-    // No clock but the pod's own counts.
+    // Only the pod's own clock counts.
     this.#acted = Math.min(now, Math.max(this.#acted, Number.isFinite(acted) ? acted : 0));
     const idle = Math.round((now - this.#acted) / 1000);
     await replace(this.#file, { ...told, acted: this.#acted, idle, help });
     this.#offer(Boolean(help));
   }
 
-  /** One change after another. */
+  /** Runs changes one after the other. */
   #change(act) {
     this.#changing = this.#changing.catch(() => undefined).then(act);
     return this.#changing;
   }
 }
 
-/** A page of the front door, by which this browser came; null where it is not known. */
+/** A page of the front door at this browser's address; null if that is unknown. */
 async function ofDoor(name) {
-  // VS Code's API does not say at which address the browser is; a port of this machine would be below that one.
+  // VS Code's API does not contain the browser's address, but a URL of a local port is made from it.
   const here = vscode.Uri.parse("http://localhost:1/");
   const there = await vscode.env.asExternalUri(here);
   return there.authority === here.authority ? null : there.with({ path: name, query: "", fragment: "" });
 }
 
-/** Writes an object into a file, which is there all the time. */
+/** Replaces a file with an object's JSON, atomically. */
 async function replace(file, document) {
   const draft = `${file}.${process.pid}`;
   await fs.writeFile(draft, JSON.stringify(document), { mode: 0o600 });
   await fs.rename(draft, file);
 }
 
-/** The object in a file; null where there is none that can be read. */
+/** The object in a file; null without a readable one. */
 async function json(file) {
   try {
     const { size } = await fs.stat(file);
@@ -229,7 +229,7 @@ async function json(file) {
   }
 }
 
-/** As in "work and 2 more"; "" where there is none. */
+/** As in "work and 2 more"; "" without names. */
 function inWords(names) {
   const [first = ""] = names;
   return names.length > 1 ? `${first} and ${names.length - 1} more` : first;
