@@ -68,7 +68,7 @@ def test_a_file_that_cannot_be_sent_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="no Python source"):
         differing({str(file): sha256("")})
     file.write_text("#" * (LONGEST + 1))
-    with pytest.raises(InvalidArgument, match="more than 1,048,576 bytes"):
+    with pytest.raises(InvalidArgument, match="more than 1,000,000 bytes"):
         differing({str(file): sha256("")})
 
 
