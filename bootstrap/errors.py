@@ -140,7 +140,7 @@ class NotOurs(RaysideError):
 
 class FieldConflict(RaysideError):
     id, exit_code = "field-conflict", TARGET
-    # Who has set the fields, by the names that Kubernetes has for them.
+    # Kubernetes' names of the field managers that own the fields.
     managers: frozenset[str] = frozenset()
 
 
