@@ -141,7 +141,7 @@ class DockerProgram:
 
 
 def installable() -> bool:
-    """Returns whether `apply` can install an engine: as root on Debian or Ubuntu, with no other engine chosen."""
+    """Returns whether `apply` can install an engine: as root on Debian or Ubuntu, if no other is chosen."""
     debian = platform.system() == "Linux" and Path("/etc/debian_version").exists()
     return debian and os.geteuid() == 0 and not docker_engine.named()
 

@@ -33,7 +33,7 @@ class Inotify:
         return missing("; ".join(low)) if low else ready("high enough")
 
     def apply(self, report: Report) -> None:
-        """Sets the limits. Raises LowInotify without root, or if the machine does not permit it even to root."""
+        """Sets the limits. Raises LowInotify without root, or if even root may not."""
         try:
             for name, advised in WANTED.items():
                 file = self.folder / name

@@ -187,7 +187,7 @@ class KindCluster:
             node.exec_run(["touch", _COMPLETE])
 
     def environment(self) -> dict[str, str]:
-        """Returns kind's environment, with a network that is removed with the cluster; kind's usual one would stay."""
+        """Returns kind's environment, with the cluster's own network: kind's usual one would stay after `down`."""
         return {
             **os.environ,
             "KIND_EXPERIMENTAL_DOCKER_NETWORK": self._network,
@@ -275,7 +275,7 @@ def _published(container: Container) -> set[str]:
 
 
 def made_as(attributes: Mapping[str, Any], marks: Path | None = None) -> dict[str, str] | None:
-    """Returns the spec in a container's mounts (`docker inspect`); None if not ours, or not of that folder."""
+    """Returns the spec in a container's mounts (`docker inspect`); None if not ours, or of another folder."""
     for mount in attributes["Mounts"]:
         path = Path(mount["Destination"])
         if str(path.parent) == _MOUNTS and marks in (None, Path(mount["Source"])):

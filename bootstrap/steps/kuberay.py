@@ -183,13 +183,13 @@ class CustomResources:
         require_gone(lambda: list(self._ours(lists)), "KubeRay")
 
     def _in_use(self, namespace: str) -> Iterator[str]:
-        """Yields the names of objects that need KubeRay in the namespace; without one, in the whole cluster."""
+        """Yields the names of objects that need KubeRay in the namespace; if empty, in the whole cluster."""
         for plural in ("rayclusters", "rayjobs", "rayservices", "raycronjobs"):
             path = f"{RAY}/namespaces/{namespace}/{plural}" if namespace else f"{RAY}/{plural}"
             yield from (item["metadata"]["name"] for item in self.kube.items(path))
 
     def _lists(self) -> list[str]:
-        """Returns the API paths of our kinds of objects. Raises Forbidden if this user can't list operators."""
+        """Returns the API paths of our kinds of objects. Raises Forbidden if operators can't be listed."""
         namespace = self.manifest.confined_to
         if not namespace:
             return [*_IN_A_NAMESPACE, *_OF_THE_CLUSTER]

@@ -185,8 +185,8 @@ class RayHead:
             **authentication(self),
             "RAY_DEBUG": "1",
             "RAY_USAGE_STATS_ENABLED": "0",
-            # Ray has its own timeouts for the start of its dashboard and agents, after which it ends: too short on
-            # a busy machine. The timeout is `ray_patience` instead.
+            # Ray ends itself after its own timeouts for the start of its dashboard and agents, which are too
+            # short for a busy machine. Here `ray_patience` is the timeout.
             "RAY_DASHBOARD_STARTUP_TIMEOUT_S": f"{self.patience:.0f}",
             "RAY_agent_register_timeout_ms": f"{1000 * self.patience:.0f}",
             # The debugger of a plain `breakpoint()` requires authentication, too.

@@ -1,8 +1,8 @@
 """Package index for pip and uv in pods: its URL, its proxy, its CA bundle.
 
-Ray's agent on each node installs the packages of a runtime_env with pip and uv, in its container's environment
-and with that container's files (`_private/runtime_env/pip.py` and `uv.py`, 2.60). The URLs of index and proxy
-may contain a login, so they are in files of a Secret, not in the environment of every task; there, Ray's own
+Ray's agent on each node installs the packages of a runtime_env with pip and uv, with its container's
+environment and files (`_private/runtime_env/pip.py` and `uv.py`, 2.60). The URLs of index and proxy may
+contain a login, so they are in files of a Secret, not in the environment of every task; there, Ray's own
 requests between pods would go to the proxy, too. Kubernetes updates the files while a pod runs: a new login
 needs no new pods.
 """
@@ -67,7 +67,7 @@ class PackageIndex:
 
     @property
     def made_of(self) -> dict[str, str]:
-        """Returns the names of the settings that are set, without secrets: if these change, pods are replaced."""
+        """Returns the names of the given settings, without values; if they change, pods are replaced."""
         values = zip(_SETTINGS, (self.index, self.trusted, self.proxy), strict=True)
         return {name: "set" for name, value in values if value}
 
@@ -82,8 +82,8 @@ class PackageIndex:
         files = {}
         if self.proxy:
             pip.append(f"proxy = {self.proxy}")
-            # Since uv 0.9.23; an older one refuses the file, and `diagnose` says so. In TOML these keys have to
-            # come before the first table.
+            # Since uv 0.9.23; an older one refuses the file, and `diagnose` says so. In TOML these keys have
+            # to come before the first table.
             uv += [f'http-proxy = "{self.proxy}"', f'https-proxy = "{self.proxy}"']
         if self.index:
             pip.append(f"index-url = {self.index}")
@@ -134,7 +134,7 @@ class PackageIndex:
             "namespace": self.kube.namespace,
             "labels": self.instance.labels,
         }
-        # Not `stringData`: Kubernetes does not track its fields' managers, so a file would outlast its setting.
+        # Not `stringData`: Kubernetes forgets its fields' managers, so a file would outlast its setting.
         self.kube.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": self._data})
 
     def undo(self, report: Report) -> str | None:
@@ -166,8 +166,8 @@ class PackageIndex:
 def rayjob_with_it(rayjob: Mapping[str, Any], kube: Kube, instance: Instance) -> dict[str, Any]:
     """Returns a RayJob whose own cluster uses the Secret of `up`, if there is one.
 
-    A container with its own configuration of pip is unchanged; in others, the RayJob's own CA certificates and
-    mounts for uv stay.
+    A container with its own configuration of pip is unchanged; in others, the RayJob's own CA certificates
+    and mounts for uv stay.
     """
     from bootstrap.kube.rayjob.document import own_pods
 

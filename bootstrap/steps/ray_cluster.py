@@ -35,8 +35,8 @@ PAUSED = "rayside.dev/paused"
 _LONGEST_NOTE = 6
 # Start of the pause, by the API's clock; and total seconds of earlier pauses.
 PAUSED_SINCE, PAUSED_FOR = "rayside.dev/paused-since", "rayside.dev/paused-seconds"
-# Time of the last activity in a place that was paused as idle, by its own clock, in seconds since 1970. And the
-# time at which a place got its workers again, by the API's clock.
+# Time of the last activity in a place that was paused as idle, by its own clock, in seconds since 1970. And
+# the time at which a place got its workers again, by the API's clock.
 PAUSED_IDLE, RESUMED = "rayside.dev/paused-idle", "rayside.dev/resumed"
 # Inputs that depend on the checkout and the cached extensions instead of settings.
 _FILES = {"ray": "Ray's image", "workspace": "the workspace's image", "manifest": "the manifest"}
@@ -134,7 +134,7 @@ class RayCluster:
             workers = "paused, without workers" if is_paused else f"{self.workers} workers"
             return ready(f"Ray {RAY_VERSION}, {workers}")
         if waits and (error := trouble.first_problem(self.kube, self.selector)):
-            # Reported, not raised: a pod that was killed with its engine, or lost its head, recovers by itself.
+            # Reported, not raised: a pod that was killed with its engine, or lost its head, recovers.
             return pending(f"{error.message}; {error.hint}")
         return pending("; ".join(waits) or f"{len(pods)} of {all_pods} pods")
 

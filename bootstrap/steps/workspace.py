@@ -270,7 +270,7 @@ class LocalWorkspace:
         ]
 
     def environment(self) -> dict[str, str]:
-        """Returns the environment of it and its terminals, with the cluster's `python`, `ray` and `./invokew`.
+        """Returns its environment and its terminals', with the cluster's `python`, `ray` and `./invokew`.
 
         code-server removes the password from its terminals' environment. For a plain password it computes a
         slow hash for each request, some 0.2 s of CPU time; a SHA-256 is compared with the cookie. For a
@@ -311,7 +311,7 @@ def local_folder(jobs: Sequence[Job]) -> str:
 
 
 def head_folder(jobs: Sequence[Job]) -> str:
-    """Returns the folder to open in a head's pod, the newest job's unpacked working_dir; `jobs` are oldest first."""
+    """Returns the folder to open in a head's pod, the newest job's unpacked one; `jobs` are oldest first."""
     folders = (unpacked(job) for job in reversed(jobs))
     return next((folder for folder in folders if folder), RESOURCES)
 

@@ -1,7 +1,7 @@
 """Browser workspace of an existing RayCluster, with a relay, as one pod beside it.
 
-The pod has no permissions in Kubernetes. A Secret has Ray's address; the pod connects to the dashboard through
-the head's service, and to workers through the pods' network, like the relay beside a head of our own.
+The pod has no permissions in Kubernetes. A Secret has Ray's address; the pod connects to the dashboard
+through the head's service, and to workers through the pods' network, like the relay beside our own heads.
 """
 
 from __future__ import annotations

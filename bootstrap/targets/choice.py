@@ -95,7 +95,7 @@ def of_name(settings: Settings, shell: Shell, name: str, **purpose: bool) -> Tar
 
 
 def base_of_workshop(settings: Settings, shell: Shell) -> OnKubernetes:
-    """Returns the cluster beside which a workshop's places are made. Raises NotRunning, OtherTarget, and as `choose`."""
+    """Returns the cluster beside which places are made. Raises NotRunning, OtherTarget, and as `choose`."""
     target = existing(settings, shell)
     if target.instance.workshop:
         raise OtherTarget(
@@ -220,9 +220,7 @@ def of_new(settings: Settings, shell: Shell, **purpose: bool) -> Plan:
         source = kind_cluster.source_in_use(settings.name)
     except (EngineNotRunning, EngineNotPermitted) as error:
         if settings.target == "auto" and not is_bundled(settings):
-            if isinstance(
-                error, EngineNotSupported
-            ):  # the program docker may reach it: the user has chosen it
+            if isinstance(error, EngineNotSupported):  # the program docker may reach it: the user's choice
                 raise
             return plan("local", f"auto: {error.message}")
         source = None

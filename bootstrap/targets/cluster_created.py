@@ -92,7 +92,7 @@ class ClusterCreated(OnKubernetes):
     def _made_available(self) -> list[Step]:
         artifacts = filter(self.origin.gives, (*_ARTIFACTS, *self.delivery.artifacts))
         steps = self.origin.steps_for(*artifacts)
-        # The tag of the workspace's image depends on its extensions, even if built elsewhere; a bundle's does not.
+        # The workspace image's tag depends on its extensions, even if built elsewhere; not in a bundle.
         is_named = self.delivery.artifacts or self.instance.source in BUNDLED
         return [*steps] if is_named else [self.extensions, *steps]
 
