@@ -104,7 +104,7 @@ def addresses(urls: Mapping[str, str | None]) -> dict[str, str | None]:
 
 
 def trusted_origins(port: int) -> tuple[str, ...]:
-    """Returns the origins that code-server at `port` has to trust (`--trusted-origins`).
+    """Returns the hosts that code-server at `port` has to trust as origins (`--trusted-origins`).
 
     A browser's Origin is the forwarded port's host, and Codespaces rewrites Host; none are needed elsewhere.
     """

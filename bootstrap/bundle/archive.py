@@ -3,7 +3,7 @@
 It is an uncompressed tar archive with these members, in this order:
 
 - `manifest.json`: the bundle's manifest (`manifest.py`), with the digest of all that follows;
-- `manifest.json.minisig`, where it is signed;
+- `manifest.json.minisig`, if it is signed;
 - `oci-layout` and `index.json`, so that tools for OCI images can read its images;
 - `blobs/sha256/...`, sorted, each once.
 """
@@ -36,7 +36,7 @@ def write(
     blobs: Sequence[Blob],
     read: Callable[[Blob], Iterator[bytes]],
 ) -> None:
-    """Writes the members, `texts` in their order. Raises OSError, and what `read` raises."""
+    """Writes the members, `texts` in their order. Raises OSError, and errors of `read`."""
     for name, text in texts.items():
         target.writelines(member(name, len(text), [text]))
     for blob in sorted(set(blobs)):

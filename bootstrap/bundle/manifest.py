@@ -91,7 +91,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Manifest:
-    """All that is in a bundle.
+    """Contents of a bundle.
 
     Attributes:
         platform: as in linux/amd64.

@@ -68,7 +68,7 @@ class Bundle:
 
     @property
     def signature(self) -> bytes | None:
-        """Returns its signature; None where it is not signed. Raises BadBundle."""
+        """Returns its signature; None if it is not signed. Raises BadBundle."""
         return self.archive.text(SIGNATURE)
 
     def blobs(self, *, images: bool = True) -> list[Blob]:

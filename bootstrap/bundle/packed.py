@@ -43,7 +43,7 @@ def below(folder: Path, name: str = "") -> list[tuple[str, Path]]:
 
 
 def unpack(content: Iterator[bytes], folder: Path) -> None:
-    """Unpacks an archive of regular files below a folder. Raises BadBundle, OSError, what reading raises.
+    """Unpacks an archive of regular files below a folder. Raises BadBundle, OSError, and errors of `content`.
 
     Nothing is written outside of it, and nothing but regular files with the modes 0644 and 0755.
     """

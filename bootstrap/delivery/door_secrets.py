@@ -96,7 +96,7 @@ class DoorSecrets:
             return None
 
     def fingerprint(self) -> str:
-        """Returns the SHA-256 of its certificate, as browsers show it; empty where it has none yet."""
+        """Returns the SHA-256 of its certificate, as browsers show it; empty if it has none yet."""
         for name in (f"{self.label}-tls", self.claims_name):
             with contextlib.suppress(ValueError):
                 first, end, _ = self._secret(name, "tls.crt").partition("-----END CERTIFICATE-----")
@@ -142,5 +142,5 @@ class DoorSecrets:
 
 
 def _value(secret: Mapping[str, Any], key: str) -> str:
-    """Returns a value of a Secret as text; empty where it has none."""
+    """Returns a value of a Secret as text; empty if it has none."""
     return base64.b64decode((secret.get("data") or {}).get(key, "")).decode(errors="replace")

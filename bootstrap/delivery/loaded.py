@@ -112,7 +112,7 @@ class NodeImages:
 
     def _lacking(self, node: str) -> tuple[list[str], list[tuple[str, str]], list[str]]:
         """Returns references that the node lacks or has in another version, aliases of another image, and
-        references that it has unpinned, and may remove.
+        unpinned references, which it may remove.
         """
         listed = listed_in(self.shell, node)
         digests = listed.digests

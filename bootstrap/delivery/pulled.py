@@ -1,4 +1,4 @@
-"""Images that nodes pull from a registry to which somebody has pushed them."""
+"""Images that nodes pull from a registry."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def raised(failure: Failure) -> Cause:
     return Cause(identity, f"{failure.subject} raised {failure.name}", words + tried, _POST_MORTEM)
 
 
-# --- what the program lacks --------------------------------------------------------------
+# --- missing resources -------------------------------------------------------------------
 
 
 def out_of_memory(failure: Failure) -> Cause:
@@ -165,7 +165,7 @@ def actor_died(failure: Failure) -> Cause:
     return Cause("actor-died", f"{failure.subject} died{again}", before + why, hint)
 
 
-# --- what was asked of Ray ---------------------------------------------------------------
+# --- requests to Ray ---------------------------------------------------------------------
 
 
 def object_store_full(failure: Failure) -> Cause:

@@ -56,7 +56,7 @@ def pending_tasks(evidence: Evidence) -> Iterator[Finding]:
     """Yields a finding for the tasks and actors of one name that wait for a node."""
     waiting: dict[tuple[str, str], list[Task]] = {}
     for task in evidence.live_tasks:
-        # A method of an actor waits for its actor, which has a task of its own.
+        # A method of an actor waits for its actor, which has a separate task.
         is_method, is_rays = task.kind == "ACTOR_TASK", task.name == _GROUP_READY
         if task.state == "PENDING_NODE_ASSIGNMENT" and not is_method and not is_rays:
             waiting.setdefault((task.job_id, task.name), []).append(task)
@@ -262,7 +262,7 @@ def _kept(task: Task) -> set[str]:
 
 
 def _words(amounts: Amounts) -> str:
-    """Returns amounts for people, as in `2 CPU and 1 GPU`."""
+    """Returns amounts as text, as in `2 CPU and 1 GPU`."""
     return " and ".join(f"{amount:g} {name}" for name, amount in amounts.items()) or "nothing"
 
 

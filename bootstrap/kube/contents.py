@@ -10,7 +10,7 @@ from rayside.errors import RaysideError
 
 # A kind of objects: the path of its API version, and its resource, as in `deployments`.
 Kind = tuple[str, str]
-# Resources that come and go by themselves, or only show other objects.
+# Resources that are transient, or only show other objects.
 _PASSING = {"events", "endpoints", "leases"}
 _SHOWING = {"metrics.k8s.io"}
 # Objects that Kubernetes creates in every namespace.

@@ -213,7 +213,7 @@ class Oras:
         trusted.write_text("\n".join(texts))
         return {"SSL_CERT_FILE": str(trusted)}
 
-    # --- what went wrong -----------------------------------------------------------------
+    # --- errors --------------------------------------------------------------------------
 
     def _require(self, outcome: Outcome, what: str, repository: str = "") -> None:
         if outcome.code:

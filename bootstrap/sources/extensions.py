@@ -47,7 +47,7 @@ class Variant:
     problem: InvalidSetting | None = None
 
     def __str__(self) -> str:
-        """Returns it in one line, for people."""
+        """Returns a description in one line."""
         has = _listed(self.extensions) or "none but ours"
         if not self.absent:
             return f"{has} from {self.origin}"

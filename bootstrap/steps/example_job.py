@@ -48,7 +48,7 @@ def paused_in(dashboard: Dashboard) -> str:
 
 @dataclass(frozen=True)
 class ExampleJob:
-    """One of its tasks is paused; an ended run counts, too."""
+    """One of its tasks is paused; a run that ended without failure counts, too."""
 
     dashboard: Callable[[], Dashboard]
     submit: Callable[[jobs.Submission, str], None]

@@ -187,7 +187,7 @@ class KindCluster:
             node.exec_run(["touch", _COMPLETE])
 
     def environment(self) -> dict[str, str]:
-        """Returns kind's environment, with the cluster's own network: kind's usual one would stay after `down`."""
+        """Returns kind's environment, with the cluster's own network: kind's usual one would stay."""
         return {
             **os.environ,
             "KIND_EXPERIMENTAL_DOCKER_NETWORK": self._network,

@@ -134,7 +134,8 @@ class RayHead:
             return missing(f"its process {pid} has ended{last_words}", gave_up=_GIVES_UP in last_words)
         if record["spec"] != self.spec:
             return drifted(difference(record["spec"], self.spec))
-        # When one of its processes ends, the head stops the rest within a second or two: pending until then.
+        # When one of its processes ends, the head stops the rest within a second or two: pending until it
+        # is gone or complete.
         try:
             dashboard = self.dashboard()
             version = dashboard.version()["ray_version"]
@@ -166,7 +167,7 @@ class RayHead:
         self._end(report)
 
     def command(self) -> list[str]:
-        """Returns a blocking command: its process watches the others, and ends with them."""
+        """Returns a blocking command: one process watches the others, and none outlives it."""
         return [
             *[str(self.programs / "ray"), "start", "--head", "--block", "--disable-usage-stats"],
             *["--node-ip-address", NODE_ADDRESS, "--temp-dir", str(self.instance.ray_folder / "ray")],

@@ -162,7 +162,7 @@ def _second_look(console: Console) -> int:
 
 
 def _prepare(console: Console, target: str) -> None:
-    """Fetches and builds what is not cached before any test runs: in parallel it takes three times as long.
+    """Fetches and builds what is not cached before any test runs: beside tests it takes three times as long.
 
     A failure is retried. If all attempts fail, the tests that need it report it.
     """
@@ -235,7 +235,7 @@ def _pinned() -> dict[str, str]:
     debugger = f"debugpy=={DEBUGPY_VERSION}\nbytecode=={BYTECODE_VERSION}\n"
     return {
         f"ray[default,serve]=={RAY_VERSION}\n{debugger}": "requirements/ray.txt",
-        # For tests with an older Ray cluster. That Ray imports pkg_resources, which a later setuptools lacks.
+        # For tests with an older Ray cluster, which imports pkg_resources, which a later setuptools lacks.
         f"ray[default]=={OLDEST_RAY}\nsetuptools<81\n": "requirements/test-oldest-ray.txt",
         f"ray[default]=={FIRST_RAY_WITH_TOKENS}\nsetuptools<81\n": "requirements/test-ray-with-tokens.txt",
         # Programs that tests run under the debugger.
