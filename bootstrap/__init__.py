@@ -1,1 +1,1 @@
-"""Bootstrapper: makes a Ray cluster with a debugger beside it. `tasks.py` has its verbs."""
+"""Bootstrapper: creates Ray clusters with a debugger. Its verbs are in `tasks.py`."""

@@ -1,4 +1,4 @@
-"""CA certificates of a company, read from the file that a setting names."""
+"""CA bundle of a company, read from the file that a setting names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END
 
 
 def named(setting: str, value: str) -> Path:
-    """Returns the file of CA certificates that a setting names. Raises InvalidSetting where it is none."""
+    """Returns the path of the CA bundle that a setting names. Raises InvalidSetting if it is none."""
     try:
         file = Path(value).expanduser().absolute()
     except RuntimeError:
@@ -23,7 +23,7 @@ def named(setting: str, value: str) -> Path:
 
 
 def are_in(file: Path) -> bool:
-    """Returns whether it is a file of certificates that this user may read."""
+    """Returns whether the file is a CA bundle that this user may read."""
     try:
         ssl.create_default_context().load_verify_locations(file)
     except (OSError, ValueError):
@@ -32,9 +32,9 @@ def are_in(file: Path) -> bool:
 
 
 def certificates(setting: str, value: str) -> str:
-    """Returns the certificates in the file that a setting names, in PEM, and nothing else of it.
+    """Returns only the certificates of the CA bundle that a setting names, as PEM.
 
-    A private key that is in it stays behind. Raises InvalidSetting as `named`.
+    A private key in the file is left out. Raises InvalidSetting as `named`.
     """
     found = _CERTIFICATE.findall(named(setting, value).read_text(errors="replace"))
     if not found:

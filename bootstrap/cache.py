@@ -1,4 +1,4 @@
-"""Caches what was fetched and built, in folders named by what went into them, complete or not there."""
+"""Cache of downloads and builds: one folder each, named by a hash of its inputs; only complete ones exist."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 from rayside.system import processes
 from rayside.system.lock import alone, trying
 
-# Marks the processes of a build, so that those of a build that was killed are found and ended.
+# Environment variable that marks a build's processes, so that those of a killed build are found and ended.
 MARK = "RAYSIDE_BUILD"
 
 
 def key(*inputs: str) -> str:
-    """Returns the name of what is made of `inputs`: twelve hexadecimal digits."""
+    """Returns the cache key of `inputs`: twelve hexadecimal digits."""
     digest = hashlib.sha256()
     for value in inputs:
         digest.update(f"{len(value)}:{value}".encode())
@@ -25,7 +25,7 @@ def key(*inputs: str) -> str:
 
 
 def content(folder: Path) -> str:
-    """Returns the names, modes and contents of a folder's files, as one hash."""
+    """Returns one hash of the names, modes and contents of a folder's files."""
     digest = hashlib.sha256()
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         mode = "x" if os.access(file, os.X_OK) else "-"
@@ -37,10 +37,10 @@ def content(folder: Path) -> str:
 
 @contextmanager
 def making(folder: Path, report: Callable[[str], None]) -> Iterator[Path | None]:
-    """Yields a draft that becomes `folder` if the body ends without an error; None if another made it.
+    """Yields a draft that becomes `folder` if the body ends without an error; None if it exists.
 
-    One command at a time makes it; the processes and the draft of a killed one are removed first. Give
-    `environment(folder)` to what the body runs.
+    One command at a time makes it; the processes and the draft of a killed command are removed first. Pass
+    `environment(folder)` to the processes that the body starts.
     """
     folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = folder.with_name(f".{folder.name}")
@@ -62,7 +62,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def end_abandoned(folder: Path) -> None:
-    """Ends the processes that still make `folder` for a command that is gone; other builds go on."""
+    """Ends the processes that still make `folder` for a command that has ended; other builds continue."""
     with trying(folder.with_name(f"{folder.name}.lock")) as nobody:
         if nobody:
             end_builds(folder)

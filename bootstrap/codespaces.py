@@ -1,4 +1,4 @@
-"""GitHub Codespaces: whether this is one, the addresses of its ports, and who reaches them.
+"""GitHub Codespaces: detection, URLs of forwarded ports, and whether a port is public.
 
 Sources: https://docs.github.com/en/codespaces/developing-in-a-codespace/default-environment-variables-for-your-codespace
 and https://docs.github.com/en/codespaces/developing-in-a-codespace/forwarding-ports-in-your-codespace
@@ -16,9 +16,9 @@ _MACHINE_TYPES = (
     "https://docs.github.com/en/codespaces/customizing-your-codespace/"
     "changing-the-machine-type-for-your-codespace"
 )
-# An answer through GitHub's own proxy may take so many seconds.
+# Timeout in seconds for a response through GitHub's proxy.
 _PATIENCE = 10.0
-# Without this header a page that warns of phishing may come instead of the port's own answer
+# Without this header GitHub may send a phishing warning instead of the port's own response
 # (https://learn.microsoft.com/azure/developer/dev-tunnels/security).
 _NO_WARNING = {"X-Tunnel-Skip-AntiPhishing-Page": "true"}
 _REDIRECTS, _REFUSALS, _UNREACHED = (301, 302, 303, 307, 308), (401, 403, 404), (502, 504)
@@ -26,7 +26,7 @@ _REDIRECTS, _REFUSALS, _UNREACHED = (301, 302, 303, 307, 308), (401, 403, 404), 
 
 @dataclass(frozen=True)
 class Codespace:
-    """A codespace, by its name; each forwarded port has an address of its own below `domain`."""
+    """A codespace; each forwarded port has its own host name below `domain`."""
 
     name: str
     domain: str = _DOMAIN
@@ -40,23 +40,22 @@ class Codespace:
         return cls(env["CODESPACE_NAME"], env.get("GITHUB_CODESPACES_PORT_FORWARDING_DOMAIN") or _DOMAIN)
 
     def host(self, port: int) -> str:
-        """Returns the host that a browser asks for `port`; it names no port, for HTTPS's own is used."""
+        """Returns the host name of a forwarded port, without a port number: HTTPS's default is used."""
         return f"{self.name}-{port}.{self.domain}"
 
     def url(self, port: int) -> str:
-        """Returns the address of `port` that people click."""
+        """Returns the URL of a forwarded port."""
         return f"https://{self.host(port)}"
 
     def is_public(self, port: int, path: str | None = None) -> bool | None:
-        """Returns whether anybody on the internet reaches `port`; None where that can't be found out.
+        """Returns whether unauthenticated clients on the internet can reach `port`; None if unknown.
 
-        It asks as an unauthenticated client does. For a private port GitHub answers itself, by sending that
-        to its login or away. A port is public where such a client gets the answer that this machine gets, or
-        where GitHub tried to reach it for one and could not.
+        The request is unauthenticated. For a private port GitHub itself responds, with a redirect to its
+        login or a refusal. A port is public if the response is the one that this machine gets, or if GitHub
+        tried to reach the port and failed.
 
         Args:
-            path: asked for; its answer has to be the same each time. None where the port
-                speaks something else than HTTP.
+            path: requested path, whose response is the same each time; None if the port does not speak HTTP.
         """
         import requests
 
@@ -79,7 +78,7 @@ class Codespace:
 
 
 def _own_answer(port: int, path: str) -> tuple[int, bytes] | None:
-    """Returns the status and body that this machine gets from itself; None where nothing answers."""
+    """Returns the status and body of the port's response to this machine; None without a response."""
     import requests
 
     with requests.Session() as session:
@@ -92,7 +91,7 @@ def _own_answer(port: int, path: str) -> tuple[int, bytes] | None:
 
 
 def clickable(url: str) -> str:
-    """Returns a web address on this machine as people reach it: in a codespace, the forwarded port's."""
+    """Returns the URL at which users reach a port of this machine: in a codespace, the forwarded port's."""
     codespace, parts = Codespace.here(), urlsplit(url)
     if codespace is None or parts.scheme != "http" or parts.hostname != "127.0.0.1" or not parts.port:
         return url
@@ -100,12 +99,12 @@ def clickable(url: str) -> str:
 
 
 def addresses(urls: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Returns a target's addresses as people reach them; the relay's stays: desktop editors forward it."""
+    """Returns a target's URLs as users reach them; the relay's is unchanged: desktop editors forward it."""
     return {name: clickable(url) if url else None for name, url in urls.items()}
 
 
 def trusted_origins(port: int) -> tuple[str, ...]:
-    """Returns the hosts that code-server at `port` has to take for its own (`--trusted-origins`).
+    """Returns the hosts that code-server at `port` has to trust as origins (`--trusted-origins`).
 
     A browser's Origin is the forwarded port's host, and Codespaces rewrites Host; none are needed elsewhere.
     """

@@ -1,6 +1,6 @@
-"""Asks the Docker engine: a connection, its architecture, whether it has an image.
+"""Docker engine client: connections, the engine's architecture, images.
 
-The engine is the one that the program `docker` uses, and with it kind: DOCKER_HOST, else that of its context.
+It uses the same engine as the program `docker`, and so kind: DOCKER_HOST, else the current Docker context.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from rayside.waiting import until
 if TYPE_CHECKING:
     from docker import DockerClient
 
-# A client waits so many seconds for each piece of an answer.
+# Read timeout of a client, in seconds.
 PATIENCE = 60
-# We wait so many seconds for a mere sign of life, and say after so many that we wait.
+# Timeout in seconds of a ping, and seconds after which a wait is reported.
 _BRIEF, _SOON = 2.0, 2.0
-# By the engine's address: the version of its API, and its architecture. Neither changes while a command runs,
-# and asking for either takes 50 ms: the engine starts the programs below it to know their versions.
+# API version and architecture, by the engine's address. Neither changes while a command runs, and a request
+# for either takes 50 ms: the engine starts the programs below it to get their versions.
 _API_VERSIONS: dict[str, str] = {}
 _ARCHITECTURE: dict[str, str] = {}
-# Steps that are looked at side by side wait so many seconds for the first of them to have asked: no longer,
-# for each would wait for an engine that is silent, one after the other.
+# Seconds that steps checked in parallel wait for the first one's request. Longer waits would add up if the
+# engine does not respond.
 _ASKING, _TOGETHER = threading.Lock(), 0.5
-# This maps the kernel's names of machines to those of images
+# Maps the kernel's names of architectures to the names in images
 # (https://github.com/containerd/platforms, normalizeArch).
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv8": "arm64", "i386": "386"}
 
@@ -41,7 +41,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv8": "arm64", "i386
 def connected(patience: float = PATIENCE) -> Iterator[DockerClient]:
     """Yields a client, closed afterwards.
 
-    The engine may be silent for `patience` seconds. Raises EngineNotRunning, EngineNotSupported.
+    `patience`: read timeout in seconds. Raises EngineNotRunning, EngineNotSupported.
     """
     import docker.errors
     import requests
@@ -60,7 +60,7 @@ def connected(patience: float = PATIENCE) -> Iterator[DockerClient]:
 
 
 def new_client(patience: float) -> DockerClient:
-    """Returns a client, to be closed, which asks for the version of the API the first time alone.
+    """Returns a client, to be closed; it requests the API version only the first time.
 
     Raises docker.errors.DockerException, requests.RequestException, EngineNotSupported.
     """
@@ -84,7 +84,7 @@ def _asking() -> Iterator[None]:
 
 
 def named() -> str:
-    """Returns which engine was chosen, to be put after a noun; empty for the usual one of this machine."""
+    """Returns the chosen engine as a suffix for messages; empty for this machine's default engine."""
     if host := os.environ.get("DOCKER_HOST"):
         return f" at DOCKER_HOST={re.sub('//[^/]*@', '//', host)}"  # without a login
     return f" of the Docker context {name}" if (name := _context()) else ""
@@ -118,7 +118,7 @@ def _host() -> str:
             host, tls = context.Host, context.TLSConfig
             checks = context.endpoints["docker"]["SkipTLSVerify"] or Path(context.tls_path, "docker").is_dir()
             without_certificate = host.startswith("tcp://") and checks and tls is None
-        except Exception:  # It raises what a missing or broken file comes to.
+        except Exception:  # The package lets any error of a missing or broken file through.
             inspect = f"docker context inspect {shlex.quote(name)} --format '{{{{.Endpoints.docker.Host}}}}'"
             raise EngineNotSupported(
                 f"the Docker context {name} can't be read",
@@ -134,12 +134,12 @@ def _host() -> str:
 
 
 def is_of_this_machine() -> bool:
-    """Returns whether the engine is asked by a socket of this machine: it is mostly the same kernel's."""
+    """Returns whether the engine has a Unix socket on this machine; mostly it shares the kernel, then."""
     return not _host() or _host().startswith("unix://")
 
 
 def answers() -> bool:
-    """Returns whether an engine answers us."""
+    """Returns whether the engine responds to a ping."""
     try:
         with connected(_BRIEF) as client:
             return bool(client.ping())
@@ -148,7 +148,7 @@ def answers() -> bool:
 
 
 def wait(patience: float, report: Report) -> bool:
-    """Returns whether an engine answers within `patience` seconds; reports where that is not soon."""
+    """Returns whether the engine responds within `patience` seconds; reports a longer wait."""
     if until(answers, bool, min(patience, _SOON)):
         return True
     if patience > _SOON:
@@ -161,7 +161,7 @@ def wait(patience: float, report: Report) -> bool:
 
 
 def events(start: Callable[[], Iterator[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """Yields the events of a pull or a build; if it fails, in whatever way, the last has `error`."""
+    """Yields the events of a pull or a build; after any failure the last event has `error`."""
     import docker.errors
     from urllib3.exceptions import HTTPError
 
@@ -174,7 +174,7 @@ def events(start: Callable[[], Iterator[dict[str, Any]]]) -> Iterator[dict[str, 
 
 
 def architecture(client: DockerClient) -> str:
-    """Returns the architecture that the engine runs, as images call it: amd64, arm64, ..."""
+    """Returns the engine's architecture, as images name it: amd64, arm64, ..."""
     with _asking():
         if _host() not in _ARCHITECTURE:
             _ARCHITECTURE[_host()] = normal(client.info()["Architecture"])
@@ -182,12 +182,12 @@ def architecture(client: DockerClient) -> str:
 
 
 def normal(name: str) -> str:
-    """Returns the name that images have for an architecture, from that name or the kernel's."""
+    """Returns an architecture's name in images, from that name or the kernel's."""
     return _ARCHITECTURES.get(name, name)
 
 
 def image(client: DockerClient, reference: str) -> dict[str, Any] | None:
-    """Returns what the engine knows of an image (`docker inspect`); None where it has none of that name."""
+    """Returns an image's attributes (`docker inspect`); None if the engine has no image of that name."""
     import docker.errors
 
     try:
@@ -197,14 +197,14 @@ def image(client: DockerClient, reference: str) -> dict[str, Any] | None:
 
 
 def digests(attributes: dict[str, Any]) -> list[str]:
-    """Returns the digests that registries gave the image which `image` found: `sha256:...`."""
+    """Returns the registry digests (`sha256:...`) in an image's attributes."""
     return [name.rpartition("@")[2] for name in attributes.get("RepoDigests") or []]
 
 
 def missed_architecture(client: DockerClient, attributes: dict[str, Any] | None, meant: str = "") -> str:
-    """Returns the architecture `meant` where the image which `image` found is for another; else empty.
+    """Returns the architecture `meant` if the image with these attributes is for another; else empty.
 
-    `meant` is the engine's where it is empty.
+    Default of `meant`: the engine's architecture.
     """
     if attributes is None:
         return ""
@@ -213,9 +213,9 @@ def missed_architecture(client: DockerClient, attributes: dict[str, Any] | None,
 
 
 def require_architecture(client: DockerClient, reference: str, meant: str = "") -> None:
-    """Raises WrongArchitecture where the engine has the image, and it is not for the architecture `meant`.
+    """Raises WrongArchitecture if the engine has the image for another architecture than `meant`.
 
-    That is the engine's own where it is empty: an image for another would have to be emulated.
+    Default of `meant`: the engine's architecture, as an image for another would have to be emulated.
     """
     attributes = image(client, reference)
     if attributes and (needed := missed_architecture(client, attributes, meant)):

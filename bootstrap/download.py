@@ -1,4 +1,4 @@
-"""Downloads a file, which exists only once its checksum is right."""
+"""Downloads with checksums: a file exists only if its checksum is right."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from rayside.system.lock import alone
 
 Report = Callable[[str], None]
 
-# A connection may take so many seconds, and so may the next piece.
+# Timeouts in seconds to connect, and to read.
 _PATIENCE = (10, 30)
-# A transfer that breaks off is begun again: the largest file has some 60 MB.
+# An interrupted transfer restarts from the beginning: the largest file has some 60 MB.
 _TRIES = 3
 _PIECE = 2**16
 _MB = 10**6
@@ -37,15 +37,15 @@ def sha256(file: Path) -> str:
 
 @dataclass(frozen=True)
 class Download:
-    """The file at `url`; `setting` is the one that names a mirror of where it is."""
+    """A file at `url`; `setting` is the setting that can name a mirror."""
 
     url: str
     setting: str
 
     def fetch(self, file: Path, expected: str, report: Report) -> None:
-        """Makes `file`, unless it exists; it is only ever complete, and its SHA-256 is `expected`.
+        """Downloads `file` unless it exists; it is always complete, and its SHA-256 is `expected`.
 
-        Proxies and certificates are those that the environment names, as Requests reads it. Raises
+        Requests takes proxies and CA certificates from the environment. Raises
         DownloadFailed, BadChecksum (then nothing is kept).
         """
         with alone(_beside(file, "lock"), lambda: report("another command is downloading it: waiting")):
@@ -67,7 +67,7 @@ class Download:
                 draft.unlink(missing_ok=True)
 
     def text(self) -> str | None:
-        """Returns the text at `url`, a small one; None where the server has none. Raises DownloadFailed."""
+        """Returns the small text at `url`; None for HTTP 404. Raises DownloadFailed."""
         import requests
 
         try:
@@ -81,7 +81,7 @@ class Download:
         return answer.text
 
     def failed(self, why: str) -> DownloadFailed:
-        """Returns the error that gives this reason, and says what to do."""
+        """Returns the error for this reason, with a hint."""
         return DownloadFailed(
             f"{self.url} can't be downloaded: {why}",
             hint="set HTTPS_PROXY if this machine needs one, or name a mirror in "
@@ -89,7 +89,7 @@ class Download:
         )
 
     def _receive(self, draft: Path, report: Report) -> None:
-        """Fills `draft`; begins again where a transfer breaks off."""
+        """Downloads to `draft`; retries an interrupted transfer."""
         for left in range(_TRIES - 1, -1, -1):
             try:
                 self._request(draft, report)
@@ -114,7 +114,7 @@ class Download:
                 if have // _MB != reported:
                     reported = have // _MB
                     report(f"{reported}{total} MB")
-            # After a power failure the renamed file would be there and empty, and nobody looks at it again.
+            # Else the renamed file could be empty after a power failure, and it is never checked again.
             stream.flush()
             os.fsync(stream.fileno())
 
@@ -133,7 +133,7 @@ def published(files: Sequence[Download], name: str) -> str:
 
 
 def checksum(text: str, name: str) -> str | None:
-    """Returns the SHA-256 of `name` in a checksum file, in lower case; None where it has none.
+    """Returns the SHA-256 of `name` in a checksum file, in lower case; None if it has none.
 
     The file is a bare checksum, or what `sha256sum` writes: `<checksum>  <name>` or
     `<checksum> *<name>`, a line for each file.
@@ -149,7 +149,7 @@ def checksum(text: str, name: str) -> str | None:
 
 
 def extract(archive: Path, member: str, file: Path) -> None:
-    """Makes `file` from the regular file `member` of a .tar.gz. Raises DownloadFailed where it has none."""
+    """Extracts the regular file `member` of a .tar.gz to `file`. Raises DownloadFailed if it is missing."""
     with tarfile.open(archive) as tar:
         found_entry = next((entry for entry in tar if entry.name.removeprefix("./") == member), None)
         content = tar.extractfile(found_entry) if found_entry and found_entry.isreg() else None

@@ -1,4 +1,4 @@
-"""Entry point of `./invokew`: Invoke, without what its user's own files tell it for other projects."""
+"""Entry point of `./invokew`: Invoke without its system and user configuration files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from invoke.main import program
 
 class _Config(Config):
     def load_base_conf_files(self) -> None:
-        """Reads none of /etc/invoke.* and ~/.invoke.*, which may name other tasks, or run code."""
+        """Skips /etc/invoke.* and ~/.invoke.*, which may name other tasks, or run code."""
 
 
 if __name__ == "__main__":

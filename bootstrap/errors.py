@@ -1,4 +1,4 @@
-"""Errors of the bootstrapper: id, message, hint, exit code (those of rayside/errors.py)."""
+"""Errors of the bootstrapper: id, message, hint, exit code (from rayside/errors.py)."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class NotOurs(RaysideError):
 
 class FieldConflict(RaysideError):
     id, exit_code = "field-conflict", TARGET
-    # Who has set the fields, by the names that Kubernetes has for them.
+    # Kubernetes' names of the field managers that own the fields.
     managers: frozenset[str] = frozenset()
 
 

@@ -1,4 +1,4 @@
-"""Reads the settings that somebody has given, and refuses those that can't be, or do not fit together."""
+"""Parser of the given settings; refuses invalid values and combinations."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _validate(settings: Settings) -> None:
 
 
 def _validate_package_index(settings: Settings) -> None:
-    """Refuses an address without showing it: a password may be in it."""
+    """Validates the address; errors don't quote it, as it may contain a password."""
     index = settings.package_index
     if not index:
         return
@@ -111,7 +111,7 @@ def _validate_package_index(settings: Settings) -> None:
 
 
 def _validate_package_proxy(settings: Settings) -> None:
-    """Refuses an address without showing it: a password may be in it."""
+    """Validates the address; errors don't quote it, as it may contain a password."""
     proxy = settings.package_proxy
     if not proxy:
         return
@@ -140,7 +140,7 @@ def _has_a_host(address: str) -> bool:
 
 
 def _is_loopback(host: str) -> bool:
-    """Returns whether a host, without its port, is whatever machine it is said on."""
+    """Returns whether a host, without its port, is a loopback or unspecified address."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -156,7 +156,7 @@ def _validate_workshop(settings: Settings) -> None:
             address = ipaddress.ip_address(given)
         except ValueError:
             address = None
-        # It is listened on, and it is in a link.
+        # It is a listen address, and part of a link.
         if address is None or address.is_unspecified or address.is_multicast:
             raise InvalidSetting(
                 f"{key} is {given!r}, which is no address of a machine",
@@ -188,7 +188,7 @@ def _validate_workshop(settings: Settings) -> None:
             ) from None
 
     if settings.workshop_home and not network_addresses.is_clone(settings.workshop_home):
-        # A login may be in it.
+        # The error does not quote it: it may contain a login.
         raise InvalidSetting(
             "workshop_home is no address that attendees could paste to clone Rayside",
             hint="write https://HOST/PATH, without a login, of letters, digits and . _ - alone",

@@ -1,4 +1,4 @@
-"""Identity of a cluster, from which its names and places derive."""
+"""Identity of a cluster, from which its names and folders derive."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from rayside.own_folder import require_own
 from rayside.plain import line
 from rayside.users import own_name
 
-# All that is made in Kubernetes has this label.
+# Label of all objects that Rayside creates in Kubernetes.
 MANAGED_BY = {"app.kubernetes.io/managed-by": "rayside"}
-# What is of an attendee's place has this one, too, with the name of the cluster beside which it is.
+# Additional label of the objects of an attendee's place; the value names the cluster beside which it is.
 WORKSHOP = "rayside.dev/workshop"
 # A Unix socket's path may be 107 bytes long (104 on macOS), and Ray's longest below its temporary
 # folder is /session_<date>_<time>_<microseconds>_<pid>/sockets/plasma_store.
@@ -30,13 +30,13 @@ _LONGEST_RAY_FOLDER = 103 - _LONGEST_SOCKET
 
 @dataclass(frozen=True)
 class Instance(known.Instance):
-    """A cluster, with what the bootstrapper derives from it besides."""
+    """A cluster, with further names and folders for the bootstrapper."""
 
     @property
     def ray_folder(self) -> Path:
-        """Returns the folder of a local Ray's files and sockets: `folder`, or another if that is too long.
+        """Returns the folder of a local Ray cluster's files and sockets: `folder`, or a shorter path.
 
-        It is checked, too: others may make folders beside it. Raises UnsafeFolder, InvalidSetting.
+        Its owner is checked: other users may create folders beside it. Raises UnsafeFolder, InvalidSetting.
         """
         if _fits(self.location):
             return self.folder
@@ -62,18 +62,18 @@ class Instance(known.Instance):
 
     @property
     def packages_secret(self) -> str:
-        """Returns the name of the Secret with what pip and uv are told in pods."""
+        """Returns the name of the Secret with the configuration of pip and uv in pods."""
         return f"{self.name}-packages"
 
     @property
     def labels(self) -> dict[str, str]:
-        """Returns the labels of all that is made for it in Kubernetes."""
+        """Returns the labels of the cluster's objects in Kubernetes."""
         place = {WORKSHOP: self.workshop} if self.workshop else {}
         return {**MANAGED_BY, "rayside.dev/instance": self.name, **place}
 
 
 def configured(settings: Settings, target: str) -> Instance:
-    """Returns the instance as the settings have it, whatever there is of it."""
+    """Returns the instance that the settings describe, whether or not it exists."""
     ports = Ports(
         settings.dashboard_port, settings.ray_client_port, settings.relay_port, settings.workspace_port
     )
@@ -89,9 +89,9 @@ def configured(settings: Settings, target: str) -> Instance:
 
 
 def read(location: Path) -> Instance | None:
-    """Returns the instance that has this folder; None where there is none.
+    """Returns the instance recorded in this folder; None if there is none.
 
-    Raises as `known.read`, and UnknownTarget where it is on a target that this version does not know.
+    Raises as `known.read`, and UnknownTarget if this version does not know its target.
     """
     instance = known.read(location, Instance)
     if instance is not None and not _is_known(instance):

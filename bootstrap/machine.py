@@ -1,4 +1,4 @@
-"""Reads what this machine has: memory, disk, free ports and who holds a port that is taken."""
+"""Resources of this machine: installed programs, free memory and free disk space."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ GIB = 2**30
 
 
 def installed(program: str) -> str | None:
-    """Returns the path of a program; None where it is not installed."""
-    # Debian has daemons where only root looks for programs.
+    """Returns the path of a program; None if it is not installed."""
+    # Debian installs daemons in /usr/sbin, which is in root's PATH alone.
     return shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}{os.pathsep}/usr/sbin")
 
 
 def free_memory() -> float:
-    """Returns how many GiB new processes can have, the container's limit (cgroup) included."""
+    """Returns the memory for new processes in GiB, within the container's cgroup limit."""
     return min(float(psutil.virtual_memory().available), _cgroup_room()) / GIB
 
 

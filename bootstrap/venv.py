@@ -22,14 +22,14 @@ from rayside.errors import CommandFailed, Interrupted, MissingProgram, RaysideEr
 from rayside.system.lock import alone
 from rayside.system.shell import Shell
 
-# So many seconds pass between two lines on how far it is.
+# Seconds between two lines of progress.
 _QUIET = 5.0
 
 
 def main(root: Path, arguments: list[str]) -> int:
     """Makes `root`/.venv; returns 0, or the exit code of the error that it has printed."""
     console = Console("--json" in arguments)
-    # What it runs is in sessions of its own, which the terminal does not end.
+    # Child processes run in separate sessions, which the terminal does not end.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
@@ -73,7 +73,7 @@ def _make(root: Path, arguments: list[str], console: Console) -> None:
                 f"{sys.executable} can't make virtual environments: {error.message.splitlines()[-1]}",
                 hint="Debian, Ubuntu: apt-get install python3-venv; or name another Python in RAYSIDE_PYTHON",
             ) from None
-        # What is killed leaves what it unpacked in the temporary folder.
+        # A killed process leaves its unpacked files in the temporary folder.
         temporary.mkdir()
         wheels = _wheels(bundle, lock.parent, temporary / "wheels") if bundle else None
         env = {**os.environ, "TMPDIR": str(temporary)}
@@ -81,7 +81,7 @@ def _make(root: Path, arguments: list[str], console: Console) -> None:
         def install(lock_file: Path) -> None:
             pip.install(shell, python, lock_file, wheels=wheels, tools=python, env=env, report=notes.append)
 
-        # Where there is none for this system pip does it all.
+        # Without a uv for this system, pip installs everything.
         with contextlib.suppress(pip.NotAtIndex, BadBundle):
             install(root / "requirements" / "uv.txt")
         try:
@@ -90,7 +90,7 @@ def _make(root: Path, arguments: list[str], console: Console) -> None:
             uv = pip.uv_of(python)
             if uv is None:
                 raise
-            # It can't run here, or not reach what pip has reached: from now on pip does it.
+            # uv can't run here, or can't reach the index that pip has reached: pip is used from now on.
             uv.unlink()
             install(lock)
         shutil.rmtree(temporary)
@@ -99,7 +99,7 @@ def _make(root: Path, arguments: list[str], console: Console) -> None:
 
 @contextlib.contextmanager
 def _progress(console: Console) -> Iterator[list[str]]:
-    """Yields a list; every few seconds a line says what was added to it last."""
+    """Yields a list of notes; the newest note is printed every few seconds."""
     notes = ["making the environment"]
     began, ended = time.monotonic(), threading.Event()
 
@@ -118,10 +118,10 @@ def _progress(console: Console) -> Iterator[list[str]]:
 
 
 def _bundle(arguments: list[str]) -> Bundle | None:
-    """Returns the bundle that the command, or else the environment, names; None where none is named.
+    """Returns the bundle that the command line, or else the environment, names; None if neither does.
 
-    It is for this code, machine and Python: raises BadBundle where it is not. What `mirror` sends may be for
-    any, and then that is None too.
+    Raises BadBundle if it does not fit this code, machine and Python. The verb `mirror` uploads any bundle:
+    for it the result is None, too.
     """
     file = os.environ.get("INVOKE_RAYSIDE_BUNDLE", "")
     for option, value in zip(arguments, [*arguments[1:], ""], strict=False):
@@ -140,7 +140,7 @@ def _bundle(arguments: list[str]) -> Bundle | None:
 
 
 def _wheels(bundle: Bundle, requirements: Path, folder: Path) -> Path:
-    """Takes what .venv is made of out of a bundle, into a folder, and returns that. Raises BadBundle."""
+    """Extracts the wheels of .venv from a bundle into a folder, and returns the folder. Raises BadBundle."""
     locked = "".join((requirements / f"{name}.txt").read_text() for name in ("rayside", "uv"))
     names = {name.lower() for name in re.findall(r"^([\w.-]+)==", locked, re.MULTILINE)}
     folder.mkdir()

@@ -1,1 +1,1 @@
-"""Puts all that `up` needs into one file, and takes it from there where there is no network."""
+"""Bundles: everything that `up` needs in one file, for machines without network."""

@@ -1,9 +1,9 @@
-"""Writes a bundle's file, the same bytes for the same content, and reads one that another may have made.
+"""Archive format of a bundle: the same bytes for the same content; a file that is read is untrusted.
 
-It is a tar archive without compression, whose members are, in this order:
+It is an uncompressed tar archive with these members, in this order:
 
-- `manifest.json`: what is in it (`manifest.py`), with the digest of all that follows;
-- `manifest.json.minisig`, where it is signed;
+- `manifest.json`: the bundle's manifest (`manifest.py`), with the digest of all that follows;
+- `manifest.json.minisig`, if it is signed;
 - `oci-layout` and `index.json`, so that tools for OCI images can read its images;
 - `blobs/sha256/...`, sorted, each once.
 """
@@ -26,7 +26,7 @@ from bootstrap.errors import BadBundle
 MANIFEST, SIGNATURE = "manifest.json", "manifest.json.minisig"
 LAYOUT, INDEX = "oci-layout", "index.json"
 _BLOB = re.compile(r"blobs/sha256/([0-9a-f]{64})")
-# A member that is held in memory has at most so many bytes, and a file so many members.
+# Limits: bytes of a member that is held in memory, and members of a file.
 _LONGEST, _MOST_MEMBERS = 16 * 1024 * 1024, 20_000
 
 
@@ -36,7 +36,7 @@ def write(
     blobs: Sequence[Blob],
     read: Callable[[Blob], Iterator[bytes]],
 ) -> None:
-    """Writes the members, `texts` in their order. Raises OSError, and what `read` raises."""
+    """Writes the members, `texts` in their order. Raises OSError, and errors of `read`."""
     for name, text in texts.items():
         target.writelines(member(name, len(text), [text]))
     for blob in sorted(set(blobs)):
@@ -54,7 +54,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Archive:
-    """A bundle's file, of which only the members' names, places and sizes are known."""
+    """A bundle's file, with the names, offsets and sizes of its members."""
 
     file: Path
     members: Mapping[str, Member]
@@ -79,7 +79,7 @@ class Archive:
         return cls(file, members)
 
     def text(self, name: str) -> bytes | None:
-        """Returns a member that is held in memory; None where there is none. Raises BadBundle."""
+        """Returns the content of a small member; None if there is none. Raises BadBundle."""
         member = self.members.get(name)
         if member is None:
             return None
@@ -92,7 +92,7 @@ class Archive:
         return member is not None and member.size == blob.size
 
     def read(self, blob: Blob) -> Iterator[bytes]:
-        """Yields a content; its last piece comes once the whole is right. Raises BadBundle."""
+        """Yields a blob's content; its last piece only after the digest is verified. Raises BadBundle."""
         member = self.members.get(blob.name)
         if member is None or member.size != blob.size:
             raise _cut_off(self.file, f"it lacks {blob.name}")
@@ -111,7 +111,7 @@ class Archive:
             yield held
 
     def check(self, blobs: Sequence[Blob], report: Callable[[int], None] = lambda _: None) -> None:
-        """Reads all of them; `report` is told the bytes that were read since. Raises BadBundle."""
+        """Verifies the blobs; `report` gets the number of bytes of each piece read. Raises BadBundle."""
         for blob in sorted(blobs, key=lambda blob: self.members[blob.name].offset if self.has(blob) else 0):
             for piece in self.read(blob):
                 report(len(piece))
@@ -134,7 +134,7 @@ class Archive:
 
 
 def _entries(file: Path, archive: IO[bytes]) -> Iterator[tuple[tarfile.TarInfo, int]]:
-    """Yields the header of each member, and where its content begins. Raises BadBundle."""
+    """Yields the header of each member, and the offset of its content. Raises BadBundle."""
     at, whole = 0, archive.seek(0, os.SEEK_END)
     while True:
         archive.seek(at)

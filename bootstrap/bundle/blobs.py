@@ -1,4 +1,4 @@
-"""Blobs on disk, by their SHA-256, as in an OCI image layout: whole, or not there.
+"""Blob store on disk, by SHA-256, as in an OCI image layout; only complete blobs exist.
 
 https://github.com/opencontainers/image-spec/blob/v1.1.0/image-layout.md
 """
@@ -18,20 +18,20 @@ PIECE = 1024 * 1024  # bytes that are read at once
 
 @dataclass(frozen=True, order=True)
 class Blob:
-    """Names a content: `digest` is its SHA-256 in hexadecimal, `size` its number of bytes."""
+    """Descriptor of a blob: `digest` is its SHA-256 in hexadecimal, `size` its number of bytes."""
 
     digest: str
     size: int
 
     @property
     def name(self) -> str:
-        """Returns its place in an OCI image layout."""
+        """Returns its path in an OCI image layout."""
         return f"blobs/sha256/{self.digest}"
 
 
 @dataclass(frozen=True)
 class Blobs:
-    """Keeps blobs in a folder of this user's alone."""
+    """Blob store in a private folder of this user."""
 
     folder: Path
 
@@ -39,14 +39,14 @@ class Blobs:
         return self.folder / digest
 
     def has(self, blob: Blob) -> bool:
-        """Returns whether it is there; what is there was written whole."""
+        """Returns whether the blob is stored; stored blobs are complete."""
         try:
             return self.path(blob.digest).stat().st_size == blob.size
         except FileNotFoundError:
             return False
 
     def add(self, content: Iterable[bytes]) -> Blob:
-        """Keeps a content, and returns its blob. Raises OSError, and what reading the content raises."""
+        """Stores a content, and returns its descriptor. Raises OSError, and errors of reading the content."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor, name = tempfile.mkstemp(prefix=".", dir=self.folder)
         draft, hashed, size = Path(name), hashlib.sha256(), 0
@@ -63,7 +63,7 @@ class Blobs:
         return blob
 
     def keep(self, needed: Iterable[Blob]) -> None:
-        """Removes all others, and what a killed command has left."""
+        """Removes all other blobs, and drafts of killed commands."""
         names = {blob.digest for blob in needed}
         if not self.folder.exists():
             return
@@ -77,7 +77,7 @@ class Blobs:
 
 
 def pieces(stream: IO[bytes], size: int | None = None) -> Iterator[bytes]:
-    """Yields what is left of a stream, or its next `size` bytes; fewer where it ends before."""
+    """Yields the rest of a stream, or its next `size` bytes; fewer if it ends before."""
     left = size
     while data := stream.read(PIECE if left is None else min(PIECE, left)):
         yield data

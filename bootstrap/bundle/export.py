@@ -12,7 +12,7 @@ from rayside.errors import RaysideError
 
 
 def main(file: str, digest: str, *names: str) -> int:
-    """Writes the images as `docker load` reads them; returns the exit code, and says what goes wrong."""
+    """Writes the images in the format of `docker load`; returns the exit code, and prints errors."""
     try:
         bundle = Bundle.of(Path(file))
         if bundle.manifest.digest != digest:
@@ -23,7 +23,7 @@ def main(file: str, digest: str, *names: str) -> int:
         sys.stderr.write(f"{error.message}\n")
         return error.exit_code
     except BrokenPipeError:
-        # Who reads has said why by itself; Python would say it again at its end.
+        # The reader has reported the cause itself; Python would print it again at exit.
         sys.stderr.close()
         return 1
     return 0

@@ -1,6 +1,6 @@
-"""Images of the Docker engine as blobs, each layer once, and back.
+"""Conversion of the Docker engine's images to blobs, each layer once, and back.
 
-An image keeps its id on the way, for its configuration stays as it is, and so does what its layers unpack to
+An image keeps its id, as its configuration and the unpacked content of its layers stay the same
 (https://github.com/opencontainers/image-spec/blob/v1.1.0/config.md, `rootfs.diff_ids`).
 """
 
@@ -22,14 +22,14 @@ from bootstrap.bundle.manifest import Image, Layer
 from bootstrap.bundle.tar import END, member, stream
 from bootstrap.errors import BadBundle, ImageMissing
 
-# A bundle is made seldom and copied often. Several threads write other bytes than one does, but any number of
-# them the same: the number is not the machine's.
+# A bundle is made seldom and copied often. The output of several threads differs from one thread's, but is
+# the same for any number of them: so the number does not depend on the machine.
 _LEVEL, _THREADS = 9, 2
-# Its own windows have 8 MiB; what needs a larger one is not ours.
+# Limit in bytes of Zstandard's window when unpacking; our own frames have 8 MiB.
 _LARGEST_WINDOW = 64 * 1024 * 1024
-# The engine's archive lists its images here, in whatever layout it has them.
+# Member of the engine's archive that lists its images, in any layout.
 _LIST = "manifest.json"
-# A text in such an archive has at most so many bytes.
+# Limit: bytes of a text in such an archive.
 _LONGEST_TEXT = 8 * 1024 * 1024
 _ANEW = "make the bundle anew: ./invokew bundle FILE"
 _OF_LAYER = re.compile(r"blobs/sha256/([0-9a-f]{64})|[0-9a-f]+/layer\.tar")
@@ -37,10 +37,10 @@ _OF_LAYER = re.compile(r"blobs/sha256/([0-9a-f]{64})|[0-9a-f]+/layer\.tar")
 
 @dataclass
 class Gathering:
-    """Takes images out of an archive as `docker save` writes it."""
+    """Reader of images from an archive of `docker save`."""
 
     blobs: Blobs
-    # Layers that are known already, by their digests unpacked.
+    # Known layers, by the digest of their unpacked content.
     known: dict[str, Layer] = field(default_factory=dict)
 
     def take(
@@ -49,9 +49,9 @@ class Gathering:
         names: Mapping[str, str],
         report: Callable[[str], None] = lambda _: None,
     ) -> list[Image]:
-        """Returns the images of an archive, which is read once, from its beginning to its end.
+        """Returns the images of an archive, which is read once, as a stream.
 
-        `names` has the name in a bundle for each reference. Raises ImageMissing where the archive ends too
+        `names`: name in the bundle by image reference. Raises ImageMissing if the archive ends too
         early, OSError.
         """
         layers: dict[str, Layer] = {}
@@ -119,7 +119,7 @@ class Gathering:
 
 
 def plain(content: Iterator[bytes]) -> Iterator[bytes]:
-    """Yields a layer unpacked: an engine that keeps its images in containerd gives it as it came."""
+    """Yields a layer's unpacked content: engines with containerd's image store export it as pulled."""
     import zstandard
 
     begin = b""
@@ -146,7 +146,7 @@ def compressed(content: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def unpacked(content: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """Yields what `compressed` was given, by pieces. Raises BadBundle where it is not `size` bytes."""
+    """Yields the unpacked content of `compressed` output. Raises BadBundle unless it has `size` bytes."""
     import zstandard
 
     unpacking = zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW).stream_reader(stream(content))
@@ -160,13 +160,13 @@ def unpacked(content: Iterator[bytes], size: int) -> Iterator[bytes]:
         raise BadBundle(f"a part of it can't be unpacked: {error}", hint=_ANEW) from None
     if left:
         raise BadBundle(f"a part of it does not have {size} bytes unpacked", hint=_ANEW)
-    # Who yields it says at its end whether it was right.
+    # The source verifies the content at its end.
     for _ in content:
         pass
 
 
 def archive(images: Sequence[Image], read: Callable[[Blob], Iterator[bytes]]) -> Iterator[bytes]:
-    """Yields an archive as `docker load` takes it, each layer once; it holds one piece of it at a time.
+    """Yields an archive for `docker load`, each layer once, with one piece in memory at a time.
 
     `read` yields a blob's content.
     """

@@ -1,7 +1,7 @@
-"""OCI image layout of a bundle, by which tools for images and registries read it.
+"""OCI image layout of a bundle, for tools that read images and registries.
 
-All of it is one image index: the images, and an artifact whose configuration is the bundle's manifest and
-whose layers are the contents that are in no image. Under the index's digest a registry has the same.
+It is one image index: the images, and an artifact whose configuration is the bundle's manifest and whose
+layers are the contents outside of images. A registry has the same under the index's digest.
 
 https://github.com/opencontainers/image-spec/blob/v1.1.0/image-layout.md, and manifest.md there, "Guidelines
 for Artifact Usage".
@@ -33,7 +33,7 @@ def manifest(image: Image) -> bytes:
 
 
 def artifact(bundle: Manifest, signature: bytes | None) -> bytes:
-    """Returns the manifest of all that is in no image; a signature is in its annotations."""
+    """Returns the artifact's manifest: all contents outside of images, with the signature as annotation."""
     folders = (each.blob for each in bundle.folders)
     beside = sorted({bundle.checkout, *bundle.wheels.values(), *folders})
     signed = {} if signature is None else {"annotations": {SIGNATURE: signature.decode("latin-1")}}
@@ -62,7 +62,7 @@ def index(bundle: Manifest, signature: bytes | None) -> bytes:
 
 
 def texts(bundle: Manifest, signature: bytes | None) -> dict[Blob, bytes]:
-    """Returns the contents that a layout has besides those that the manifest of the bundle names."""
+    """Returns the layout's contents that the bundle's manifest does not name."""
     own = (bundle.text(), artifact(bundle, signature), everything(bundle, signature))
     return {blob_of(text): text for text in own}
 

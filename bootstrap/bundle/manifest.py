@@ -1,7 +1,7 @@
-"""Manifest of a bundle: which code and machine it is for, and the digest of all that follows.
+"""Manifest of a bundle: its code version and platform, and the digests of its contents.
 
-A manifest comes from whoever made the file. What is read of it here is checked, and held to what our own
-`bundle` writes: no name in it leads out of a folder, or takes the name of another's image.
+A manifest is untrusted input. Each field is checked against the format of our own `bundle`: no name in it
+can lead out of a folder, or be the name of a foreign image.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from bootstrap.bundle.blobs import Blob
 from bootstrap.errors import BadBundle
 
 FORMAT = "rayside-bundle/1"
-# What a cluster's target asks for by these names.
+# Names of the images and programs that a cluster's target requests.
 IMAGES = ("ray", "workspace", "operator", "node")
 PROGRAMS = ("kind", "kubectl", "kubectl-ray", "kuberay", "oras", "door")
-# Our images out of a bundle are called so in an engine.
+# Prefix of the names of a bundle's images in an engine.
 BUNDLED = "rayside/bundled-"
 _HEX = re.compile(r"[0-9a-f]{64}")
 _WHEEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,200}\.whl")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+/-]{0,100}")
-# No text of a manifest is longer, and no blob or layer is larger, in bytes.
+# Limit: bytes of a blob or layer.
 _LARGEST = 2**40
 
 
@@ -41,22 +41,22 @@ class Layer:
 
 @dataclass(frozen=True)
 class Image:
-    """An image, by a reference that follows from what it is."""
+    """An image; its reference derives from its content."""
 
     name: str
     config: Blob
     layers: tuple[Layer, ...]
-    # Its manifest in the terms of registries: `layout.manifest`.
+    # Its OCI manifest: `layout.manifest`.
     manifest: Blob
 
     @property
     def reference(self) -> str:
-        """Returns its name in an engine: nobody else's image has it, and another content has another."""
+        """Returns its reference in an engine, unique to Rayside and to the image's content."""
         return f"{BUNDLED}{self.name}:{self.config.digest[:32]}"
 
     @property
     def id(self) -> str:
-        """Returns what the engine and the CRI call an image that has this configuration."""
+        """Returns its image id in the engine and the CRI, which derives from the configuration."""
         return f"sha256:{self.config.digest}"
 
 
@@ -66,7 +66,7 @@ class Folder:
 
     Attributes:
         name: one of `PROGRAMS`.
-        path: the program, or the folder that is meant, below it.
+        path: the program, or the subfolder, in it.
         size: bytes of the archive, unpacked.
     """
 
@@ -91,14 +91,14 @@ class Version:
 
 @dataclass(frozen=True)
 class Manifest:
-    """All that is in a bundle.
+    """Contents of a bundle.
 
     Attributes:
         platform: as in linux/amd64.
-        pythons: those whose wheels it has, as in 3.11.
-        extensions: those of others in its workspace, as in `acme.snake 1.2.3`.
+        pythons: Python versions of its wheels, as in 3.11.
+        extensions: third-party extensions in its workspace, as in `acme.snake 1.2.3`.
         wheels: by file name.
-        checkout: this repository's files, as a tar archive that is not compressed.
+        checkout: this repository's files, as an uncompressed tar archive.
     """
 
     version: Version
@@ -111,7 +111,7 @@ class Manifest:
     checkout: Blob
 
     def blobs(self, *, images: bool = True) -> Iterator[Blob]:
-        """Yields all, some more than once: images share layers. Without `images` it leaves out theirs."""
+        """Yields all blobs, shared layers more than once; without `images`, no blobs of images."""
         yield self.checkout
         yield from self.wheels.values()
         yield from (folder.blob for folder in self.folders)
@@ -125,7 +125,7 @@ class Manifest:
         return next(folder for folder in self.folders if folder.name == name)
 
     def text(self) -> bytes:
-        """Returns it as a file has it: the same bytes for the same content."""
+        """Returns the manifest as JSON: the same bytes for the same content."""
         document = {
             "format": FORMAT,
             "version": vars(self.version),
@@ -183,7 +183,7 @@ def parse(file: Path, text: bytes) -> Manifest:
 
 
 def document_of(image: Image) -> dict[str, Any]:
-    """Returns an image as a manifest has it."""
+    """Returns an image as an object of the manifest's JSON."""
     return {
         "name": image.name,
         "reference": image.reference,
@@ -233,7 +233,7 @@ def _folder(document: Mapping[str, Any]) -> Folder:
 
 
 def image_of(document: Mapping[str, Any]) -> Image:
-    """Returns the image of a document. Raises ValueError, KeyError, TypeError where that is none."""
+    """Parses an image of the manifest's JSON. Raises ValueError, KeyError, TypeError."""
     layers = tuple(
         Layer(_digest(each["diff_id"]), _size(each["size"]), _blob(each["blob"]))
         for each in document["layers"]

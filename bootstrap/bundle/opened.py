@@ -1,4 +1,4 @@
-"""Opens a bundle, and refuses one that is not whole, or not for this code and this machine."""
+"""Bundle reader and writer; refuses a bundle that is incomplete, or not for this code and machine."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from bootstrap.bundle.blobs import Blob
 from bootstrap.bundle.manifest import Manifest, parse
 from bootstrap.errors import BadBundle
 
-# What images call the machines that a bundle is made for.
+# Platforms of bundles, as images name them.
 PLATFORMS = ("linux/amd64", "linux/arm64")
-# What a file is called that is not whole yet.
+# Suffix of an incomplete file.
 _DRAFT = ".part"
-# The kernel's names of machines, and those that images have for them.
+# The kernel's names of architectures, and their names in images.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def this_platform() -> str:
-    """Returns what images call this machine, as in linux/amd64."""
+    """Returns this machine's platform, as images name it: linux/amd64."""
     machine = platform.machine().lower()
     return f"{sys.platform}/{_ARCHITECTURES.get(machine, machine)}"
 
@@ -41,7 +41,7 @@ def this_python() -> str:
 
 
 def path_of(given: str) -> Path:
-    """Returns the path that a user has given. Raises BadBundle where it names a user who is not there."""
+    """Returns the path that a user has given. Raises BadBundle if its `~USER` does not exist."""
     try:
         return Path(given).expanduser().absolute()
     except RuntimeError as error:
@@ -50,14 +50,14 @@ def path_of(given: str) -> Path:
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle's file, and what it says that is in it; `require_whole` says whether that is true."""
+    """A bundle's file and its manifest, against which `require_whole` checks the file."""
 
     archive: Archive
     manifest: Manifest
 
     @classmethod
     def of(cls, file: Path) -> Bundle:
-        """Reads the manifest, and the names of all that follows. Raises BadBundle."""
+        """Reads the manifest, and the names of all members. Raises BadBundle."""
         try:
             opened = Archive.of(file)
             text = opened.text(MANIFEST)
@@ -68,15 +68,15 @@ class Bundle:
 
     @property
     def signature(self) -> bytes | None:
-        """Returns its signature; None where it is not signed. Raises BadBundle."""
+        """Returns its signature; None if it is not signed. Raises BadBundle."""
         return self.archive.text(SIGNATURE)
 
     def blobs(self, *, images: bool = True) -> list[Blob]:
-        """Returns those that the file has to have, each once; `images` says whether with those."""
+        """Returns the blobs that the file must have, each once; `images`: including the images' blobs."""
         return sorted(set(self.manifest.blobs(images=images)))
 
     def require_whole(self, report: Callable[[str], None] = lambda _: None, *, images: bool = True) -> None:
-        """Reads what `blobs` lists. Raises BadBundle where a byte is lacking or is another one, OSError."""
+        """Verifies the blobs. Raises BadBundle if a byte is missing or changed, OSError."""
         archive, manifest = self.archive, self.manifest
         texts = layout.texts(manifest, self.signature)
         expected = {LAYOUT: layout.LAYOUT, INDEX: layout.index(manifest, self.signature)}
@@ -100,7 +100,7 @@ class Bundle:
         self.archive.check(blobs, count)
 
     def read(self, blob: Blob) -> Iterator[bytes]:
-        """Yields a content; its last piece comes once the whole is right. Raises BadBundle, OSError."""
+        """Yields a blob's content; its last piece after the digest is verified. Raises BadBundle, OSError."""
         return self.archive.read(blob)
 
 
@@ -112,10 +112,10 @@ def write(
     *,
     images: bool = True,
 ) -> None:
-    """Writes a bundle; the file is there once it is whole.
+    """Writes a bundle; the file exists only when complete.
 
-    `read` yields a content, and `sign` returns a manifest's signature. Without `images` it lacks
-    theirs. Raises OSError, and what both raise.
+    `read` yields a blob's content, and `sign` returns a manifest's signature. `images`: including the
+    images' blobs. Raises OSError, and the errors of both.
     """
     signed = sign(manifest) if sign else None
     texts = {MANIFEST: manifest.text(), **({} if signed is None else {SIGNATURE: signed})}
@@ -123,10 +123,10 @@ def write(
     own = layout.texts(manifest, signed)
     blobs = [*manifest.blobs(images=images), *own]
     remove_drafts(file)
-    # Nobody else may have made a file of that name, or a link.
+    # A new name, at which nobody else can have made a file or a link.
     descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", suffix=_DRAFT, dir=file.parent)
     remove = partial(Path(name).unlink, missing_ok=True)
-    # After Ctrl-C the thread that writes ends with the process, and tidies up nothing.
+    # After Ctrl-C the writing thread ends with the process, without cleanup.
     atexit.register(remove)
     try:
         with os.fdopen(descriptor, "wb") as target:
@@ -134,7 +134,7 @@ def write(
             archive.write(target, texts, blobs, lambda blob: iter([own[blob]]) if blob in own else read(blob))
             target.flush()
             os.fchmod(target.fileno(), 0o644)
-            # After a power failure the name would else be there, and the content not.
+            # Else the file could exist without its content after a power failure.
             os.fsync(target.fileno())
             Path(name).replace(file)
     finally:
@@ -143,7 +143,7 @@ def write(
 
 
 def remove_drafts(file: Path) -> None:
-    """Removes what killed commands have left of a bundle; what another one still writes stays."""
+    """Removes a bundle's drafts of killed commands, not the draft of a running one."""
     for draft in file.parent.glob(f".{glob.escape(file.name)}.*{_DRAFT}"):
         with contextlib.suppress(OSError), draft.open("rb") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -151,15 +151,15 @@ def remove_drafts(file: Path) -> None:
 
 
 def made_by(command: str, platform: str) -> str:
-    """Returns the hint that a command makes what there is not for a platform, or that nothing does."""
+    """Returns the hint with the command for a platform, or that bundles don't support it."""
     if platform not in PLATFORMS:
         return f"bundles are for {' and '.join(PLATFORMS)}; where there is a network, ./invokew up needs none"
     return f"where there is a network, of this same checkout: {command}"
 
 
 def require_fit(manifest: Manifest, file: Path) -> None:
-    """Raises BadBundle where a bundle is for other code, another machine or another Python than these."""
-    # Not at the top: wheels are taken out of a bundle before there are any packages.
+    """Raises BadBundle if a bundle is for other code, another platform or another Python."""
+    # Not at the top: wheels are extracted from a bundle before any package is installed.
     from bootstrap.bundle.version import this_version
 
     if manifest.platform != this_platform():
@@ -170,7 +170,7 @@ def require_fit(manifest: Manifest, file: Path) -> None:
     if manifest.version != this_version():
         raise BadBundle(
             f"{file} is for {manifest.version}; this checkout is {this_version()}",
-            # No command: what it takes out is run next, and who made the file may not be known.
+            # No command: the extracted checkout is run next, and the file's author may be unknown.
             hint="use the checkout that is in it; docs/sources.md, Signed bundles, has how to check it",
         )
     if this_python() not in manifest.pythons:

@@ -1,4 +1,4 @@
-"""Packs files into a tar archive, the same bytes for the same files, and unpacks one that others made."""
+"""Packing of files into a tar archive, the same bytes for the same files; unpacking of an untrusted one."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from bootstrap.bundle.blobs import PIECE, pieces
 from bootstrap.bundle.tar import BLOCK, END, member, stream
 from bootstrap.errors import BadBundle
 
-# An archive has at most so many members.
+# Limit: members of an archive.
 _MOST_MEMBERS = 50_000
-# Besides its own errors, `tarfile` raises these of headers that somebody has made up.
+# Errors that `tarfile` raises for forged headers, besides its own.
 _MADE_UP = (ValueError, LookupError, OverflowError, RecursionError, EOFError)
 
 
 def packed(files: Sequence[tuple[str, Path]]) -> Iterator[bytes]:
-    """Yields an archive of files, by their names in it; symbolic links are what they lead to."""
+    """Yields an archive of files, by their names in it; symbolic links are followed."""
     for name, file in sorted(files):
         with file.open("rb") as content:
             size = os.fstat(content.fileno()).st_size
@@ -35,7 +35,7 @@ def size_of(files: Sequence[tuple[str, Path]]) -> int:
 
 
 def below(folder: Path, name: str = "") -> list[tuple[str, Path]]:
-    """Returns all files of a folder, or a file, by the names that they have below `name`."""
+    """Returns a file, or all files of a folder, with their names in an archive, below `name`."""
     if folder.is_file():
         return [(name or folder.name, folder)]
     found = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -43,7 +43,7 @@ def below(folder: Path, name: str = "") -> list[tuple[str, Path]]:
 
 
 def unpack(content: Iterator[bytes], folder: Path) -> None:
-    """Unpacks an archive of regular files below a folder. Raises BadBundle, OSError, what reading raises.
+    """Unpacks an archive of regular files below a folder. Raises BadBundle, OSError, and errors of `content`.
 
     Nothing is written outside of it, and nothing but regular files with the modes 0644 and 0755.
     """
@@ -67,6 +67,6 @@ def unpack(content: Iterator[bytes], folder: Path) -> None:
         raise BadBundle(
             f"an archive in the bundle is not as it should be: {error}", hint="make the bundle anew"
         ) from None
-    # Who yields it says at its end whether it was right.
+    # The source verifies the content at its end.
     for _ in content:
         pass

@@ -16,7 +16,7 @@ from rayside.errors import InvalidArgument, InvalidSetting, MissingProgram
 from rayside.plain import line
 from rayside.system.shell import Shell
 
-# minisign's own comments have at most 9 KiB together.
+# Limit: bytes of a signature; minisign's own comments have at most 9 KiB together.
 _LONGEST = 16 * 1024
 
 
@@ -35,14 +35,14 @@ def signature(shell: Shell, text: bytes, key_file: Path, password: str, comment:
 
 
 def require_signer(key_file: Path) -> None:
-    """Raises InvalidArgument where there is no such key, MissingProgram where nothing signs with it."""
+    """Raises InvalidArgument if there is no such key file, MissingProgram without minisign."""
     if not key_file.is_file():
         raise InvalidArgument(f"there is no key {key_file}", hint="minisign -G makes one")
     _require_minisign()
 
 
 def public_key(given: str) -> str:
-    """Returns the text RW... of a key, from that itself or from minisign's file. Raises InvalidSetting."""
+    """Returns the text RW... of a public key, given as text or as minisign's file. Raises InvalidSetting."""
     text = given
     try:
         if Path(given).expanduser().is_file():
@@ -60,9 +60,9 @@ def public_key(given: str) -> str:
 
 
 def require_signature(place: str, signed: bytes | None, text: bytes, key: str) -> None:
-    """Checks that the owner of a public key has signed a manifest's text, which is at that place.
+    """Verifies the signature of a manifest's text by a public key; errors name `place`.
 
-    `signed` is None where there is no signature. Raises BadBundle, MissingProgram.
+    `signed` is None without a signature. Raises BadBundle, MissingProgram.
     """
     if signed is None:
         raise _wrong(place, "it is not signed")

@@ -1,7 +1,7 @@
-"""Writes tar archives, the same bytes for the same content, and reads headers of those that others made.
+"""Tar archives: written with the same bytes for the same content; headers of untrusted ones are parsed.
 
-A bundle's own file is read header by header: all of its members are regular files, and none says how the next
-header is to be read. The archives in it are unpacked by `tarfile` (`packed.py`).
+A bundle's own file is read header by header: all of its members are regular files, and no header changes how
+the next one is read. The archives in it are unpacked by `tarfile` (`packed.py`).
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Iterable, Iterator
 from typing import IO, cast
 
 BLOCK = tarfile.BLOCKSIZE
-# What an archive ends with.
+# End of an archive.
 END = tarfile.NUL * (2 * BLOCK)
 
 
 class BrokenTar(Exception):
-    """An archive is not whole, or has something in it that is not allowed; the message says what."""
+    """An archive is incomplete, or contains something that is not allowed; the message names it."""
 
 
 def member(name: str, size: int, content: Iterable[bytes], mode: int = 0o644) -> Iterator[bytes]:
-    """Yields a member of an archive: its header, its content, which has that size, and what fills it up."""
-    entry = tarfile.TarInfo(name)  # its time is 0, and it is nobody's
+    """Yields a member of an archive: its header, its content of that size, and padding."""
+    entry = tarfile.TarInfo(name)  # its time is 0, and it has no owner
     entry.size, entry.mode = size, mode
     yield entry.tobuf(tarfile.USTAR_FORMAT)
     yield from content
@@ -30,7 +30,7 @@ def member(name: str, size: int, content: Iterable[bytes], mode: int = 0o644) ->
 
 
 def header(data: bytes) -> tarfile.TarInfo | None:
-    """Returns what a header says; None where the archive ends. Raises BrokenTar."""
+    """Parses a header; returns None at the end of the archive. Raises BrokenTar."""
     if data == tarfile.NUL * BLOCK:
         return None
     try:
@@ -43,7 +43,7 @@ def header(data: bytes) -> tarfile.TarInfo | None:
 
 
 def stream(content: Iterator[bytes]) -> IO[bytes]:
-    """Returns a file that can be read once, with these pieces one after the other."""
+    """Returns a file object over these pieces, which can be read once."""
     return cast(IO[bytes], _Stream(content))
 
 

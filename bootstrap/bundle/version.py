@@ -1,4 +1,4 @@
-"""Version of a bundle: the code that it is for, as its images and this checkout speak with each other."""
+"""Version of a bundle: the code that it is for, as its images and this checkout have to match."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from bootstrap.bundle.manifest import Version
 from bootstrap.settings import KUBERAY_VERSION, KUBERNETES_VERSION, RAY_VERSION, ROOT
 
-# A user may change the rest, the example and the labs above all, and the bundle is right nevertheless.
+# Users may change other files, above all the example and the labs, and the bundle still fits.
 _CODE = ("bootstrap", "image", "k8s", "rayside", "requirements", "vscode")
 _FILES = ("invokew", "tasks.py")
 

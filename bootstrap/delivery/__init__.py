@@ -1,4 +1,4 @@
-"""Brings images to where they run. Each way is a module: baked into a node's image, loaded, pulled.
+"""Delivery of images to nodes. Each way is a module: baked into a node's image, loaded, pulled.
 
-For a Kubernetes that others look after, `theirs` chooses one.
+For an existing Kubernetes cluster, `theirs` chooses one.
 """

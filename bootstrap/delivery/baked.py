@@ -39,12 +39,12 @@ class NodeImage:
     cache_folder: Path
     plain: str
     images: tuple[str, ...]
-    # Each is a reference and another name of it.
+    # Pairs of a reference and another name of it.
     aliases: tuple[tuple[str, str], ...]
     needs: tuple[str, ...]
-    # A cluster that exists already has its node, and gets new images into that.
+    # Whether the cluster exists: its node stays, and gets new images.
     unneeded: Callable[[], bool] = lambda: False
-    # Of another machine, whose programs the engine emulates; where it is empty, the engine's.
+    # Architecture of another machine, which the engine emulates; empty: the engine's.
     architecture: str = ""
     name: str = "node-image"
     title: str = "image of the node"
@@ -122,9 +122,9 @@ def baked(
     unneeded: Callable[[], bool] = lambda: False,
     architecture: str = "",
 ) -> NodeImage | None:
-    """Returns the source's node with Kubernetes' own images in it, and the images that it gives as `names`.
+    """Returns the source's node image with Kubernetes' images and the source's images `names` baked in.
 
-    Returns None where the source's node has Kubernetes' images already: it is used as it is then, and can't
+    Returns None if the source's node image has Kubernetes' images already: it is used unchanged, and can't
     bake.
     """
     if not source.gives("kubernetes"):

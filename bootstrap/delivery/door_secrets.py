@@ -1,4 +1,4 @@
-"""Secrets of a workshop's front door: the places that it knows, and whose they are."""
+"""Secrets of a workshop's front door: its list of places, and the attendees' claims."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from bootstrap.kube.api import CORE, Kube
 from rayside.errors import NotReady
 
 LIST, _CLAIMS = "places.json", "claims.json"
-# The door may write while a claim is taken back.
+# Attempts to release a claim, as the door may write at the same time.
 _TRIES = 10
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A place as the door knows it: `attendee` is empty where anybody may claim it."""
+    """A place in the door's list; with an empty `attendee`, anybody may claim it."""
 
     name: str
     attendee: str
@@ -33,7 +33,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Claim:
-    """Whose a place is: the name that somebody gave, and since when, in UTC."""
+    """Claim of a place: the name that the attendee gave, and since when, in UTC."""
 
     attendee: str
     since: str
@@ -41,15 +41,15 @@ class Claim:
 
 @dataclass(frozen=True)
 class Listed:
-    """What the door is told.
+    """The door's list of places, with its keys and URLs.
 
     Attributes:
-        title: heads its page.
-        key: is in the room's link.
-        teacher_key: is in the link of the teacher's page.
-        url: the door's own address, as attendees reach it.
-        teacher_url: that of the teacher's page.
-        home: where attendees clone Rayside at home; empty where that is not known.
+        title: heading of its page.
+        key: in the room's link.
+        teacher_key: in the link of the teacher's page.
+        url: the door's URL for attendees.
+        teacher_url: URL of the teacher's page.
+        home: URL from which attendees clone Rayside at home; empty if unknown.
     """
 
     title: str
@@ -62,7 +62,7 @@ class Listed:
 
     @property
     def is_by_ingress(self) -> bool:
-        """Returns whether attendees come by an Ingress: the address of a forward has a port."""
+        """Returns whether attendees connect through an Ingress: the URL of a port forward has a port."""
         return urlsplit(self.url).port is None
 
     def text(self) -> str:
@@ -70,13 +70,13 @@ class Listed:
 
 
 def new_key() -> str:
-    """Returns a key for a link, which nobody guesses."""
+    """Returns a random key for a link."""
     return secrets.token_urlsafe(12)
 
 
 @dataclass(frozen=True)
 class DoorSecrets:
-    """What a door reads, what it writes, and its certificate, in Secrets whose names begin with `label`."""
+    """Secrets of a door: its list, its claims and its certificate; their names begin with `label`."""
 
     kube: Kube
     label: str
@@ -86,7 +86,7 @@ class DoorSecrets:
         return f"{self.label}-claims"
 
     def told(self) -> Listed | None:
-        """Returns what the door was told; None where there is none, or it was told nothing that is known."""
+        """Returns the door's list; None if there is none, or its format is unknown."""
         content = self._secret(self.label, LIST)
         try:
             document = json.loads(content)
@@ -96,7 +96,7 @@ class DoorSecrets:
             return None
 
     def fingerprint(self) -> str:
-        """Returns the SHA-256 of its certificate, as browsers show it; empty where it has none yet."""
+        """Returns the SHA-256 of its certificate, as browsers show it; empty if it has none yet."""
         for name in (f"{self.label}-tls", self.claims_name):
             with contextlib.suppress(ValueError):
                 first, end, _ = self._secret(name, "tls.crt").partition("-----END CERTIFICATE-----")
@@ -104,7 +104,7 @@ class DoorSecrets:
         return ""
 
     def claims(self) -> dict[str, Claim]:
-        """Returns whose places are, by their names; attendees' names are as they gave them."""
+        """Returns the claims by name of the place; attendees' names are as they gave them."""
         content = self._secret(self.claims_name, _CLAIMS)
         try:
             document = json.loads(content)
@@ -116,9 +116,9 @@ class DoorSecrets:
             return {}
 
     def free(self, place: str) -> bool:
-        """Makes a place nobody's, whose browsers are out a moment later; returns whether it was somebody's.
+        """Releases a place, which logs its browsers out a moment later; returns whether it was claimed.
 
-        Raises NotReady where the door writes all the time.
+        Raises NotReady if the door writes all the time.
         """
         path = f"{CORE}/namespaces/{self.kube.namespace}/secrets/{self.claims_name}"
         for _ in range(_TRIES):
@@ -142,5 +142,5 @@ class DoorSecrets:
 
 
 def _value(secret: Mapping[str, Any], key: str) -> str:
-    """Returns a value of a Secret as text; empty where it has none."""
+    """Returns a value of a Secret as text; empty if it has none."""
     return base64.b64decode((secret.get("data") or {}).get(key, "")).decode(errors="replace")

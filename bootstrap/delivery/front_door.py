@@ -1,4 +1,4 @@
-"""Runs the front door of a workshop: one address, by which each attendee comes to a place of their own."""
+"""Front door of a workshop: one address, through which each attendee reaches a place of their own."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ _RIGHTS = "rbac.authorization.k8s.io"
 
 
 def size() -> Size:
-    """Returns what the door's pod requests."""
+    """Returns the resource requests of the door's pod."""
     return of_pod(yaml_file.read(MANIFEST)["spec"]["template"]["spec"])
 
 
 @dataclass(frozen=True)
 class FrontDoor:
-    """The door is open, and knows these places.
+    """The door runs, and lists these places.
 
     Attributes:
         instance: the cluster beside which the places are; `kube` is its namespace.
-        images: those of the cluster, of which the door runs in the workspace's.
-        program: the door's, a static one for Linux; `version` tells one from another.
-        listed: what it is told; None where only what is there is looked at.
-        ingress: by what the cluster's controller leads to it; None where none does.
+        images: the cluster's images; the door runs in the workspace's image.
+        program: the door's program, static for Linux; `version` identifies it.
+        listed: the door's list of places; None to inspect an existing door.
+        ingress: host that leads to it through the cluster's Ingress controller; None without one.
     """
 
     instance: Instance
@@ -67,7 +67,7 @@ class FrontDoor:
 
     @property
     def label(self) -> str:
-        """Returns the name of all that it is made of."""
+        """Returns the name of all its objects."""
         return f"{self.instance.name}-door"
 
     @property
@@ -94,9 +94,9 @@ class FrontDoor:
         return pending(f"{error.message}; {error.hint}" if error else "it is starting")
 
     def apply(self, report: Report) -> None:
-        """Makes what lacks, and removes the Ingress that is wanted no more. Raises NotOurs, FieldConflict."""
+        """Applies all objects, and removes an unwanted Ingress. Raises NotOurs, FieldConflict."""
         if not self._ingresses():
-            # Before the Deployment says what all is made of, which is not looked at again then.
+            # Before the Deployment records the current state: after that, no old Ingress is looked for.
             remove_ours(self.kube, self._ingress_there(), report)
         for document in (*self._beside(), *self._programs, self._deployment()):
             present = self.kube.get(path_of(document))
@@ -121,12 +121,12 @@ class FrontDoor:
         return next(filter(None, left), None)
 
     def telling(self, listed: Listed) -> FrontDoor:
-        """Returns the door that knows these places."""
+        """Returns the door with this list of places."""
         return replace(self, listed=listed)
 
     @property
     def secrets(self) -> DoorSecrets:
-        """Returns what the door knows, and whose the places are."""
+        """Returns the Secrets with the door's list and claims."""
         return DoorSecrets(self.kube, self.label)
 
     # --- what it is made of ----------------------------------------------------------------
@@ -167,7 +167,7 @@ class FrontDoor:
 
     @cached_property
     def _programs(self) -> list[dict[str, Any]]:
-        """Returns the ConfigMaps with the program's parts, which have names that sort as they follow."""
+        """Returns the ConfigMaps with the program's parts, whose names sort in order."""
         program, size = self.program.read_bytes(), _LARGEST_PART
         parts = {f"part-{at // size:02}": program[at : at + size] for at in range(0, len(program), size)}
         return [
@@ -181,7 +181,7 @@ class FrontDoor:
         ]
 
     def _beside(self) -> tuple[dict[str, Any], ...]:
-        """Returns what the pod needs, in the order in which it is made."""
+        """Returns the objects that the pod needs, in order of creation."""
         metadata = self._metadata()
         role = {"apiGroup": _RIGHTS, "kind": "Role", "name": self.label}
         account = {"kind": "ServiceAccount", "name": self.label, "namespace": self.kube.namespace}

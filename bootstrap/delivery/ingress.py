@@ -1,4 +1,4 @@
-"""Leads a host's name to the front door of a workshop, by the Ingress controller that a cluster has."""
+"""Ingress from a host name to the front door of a workshop, through the cluster's Ingress controller."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from rayside.errors import Forbidden
 _GROUP = "networking.k8s.io"
 _VERSION = f"{_GROUP}/v1"
 _CLASSES = f"/apis/{_VERSION}/ingressclasses"
-# Kubernetes itself takes the class with this annotation, where an Ingress names none.
+# Annotation of the default class, which Kubernetes uses for an Ingress without a class.
 _IS_DEFAULT = "ingressclass.kubernetes.io/is-default-class"
-# As the name of a class: none is made, for a route of the user's own leads to the door, as of a Gateway.
+# Class name for no Ingress object: the user's own route leads to the door, such as a Gateway's.
 _NONE = "none"
-# The door's Service has a port of this name and number for it. Docs name both: a Gateway's user does, too.
+# Port of the door's Service for the Ingress. The docs name both, for users of a Gateway.
 PORT_NAME, PORT = "http", 8080
 
 
 @dataclass(frozen=True)
 class Ingress:
-    """A host whose TLS ends at the cluster's controller, which leads to the door by plain HTTP.
+    """A host whose TLS ends at the cluster's controller, which connects to the door with plain HTTP.
 
     Attributes:
-        host: its name in DNS.
-        class_name: the IngressClass; empty for the cluster's default one, `none` for no object of ours.
-        tls_secret: the Secret with its certificate; empty for the controller's own.
+        host: DNS name.
+        class_name: the IngressClass; empty for the cluster's default, `none` for no Ingress object.
+        tls_secret: the Secret with its certificate; empty for the controller's certificate.
     """
 
     host: str
@@ -41,7 +41,7 @@ class Ingress:
         return f"https://{self.host}"
 
     def documents(self, metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Returns the object, which leads to the Service of the same name, or nothing."""
+        """Returns the Ingress object for the Service of the same name; nothing for the class `none`."""
         if self.class_name == _NONE:
             return []
         service = {"name": metadata["name"], "port": {"name": PORT_NAME}}
@@ -55,14 +55,14 @@ class Ingress:
         return [{**_ingress(metadata), "spec": spec}]
 
     def require(self, kube: Kube) -> None:
-        """Raises Forbidden where a right is lacking to make it, and NoIngressClass where nobody serves it."""
+        """Raises Forbidden if this user can't create it, NoIngressClass if no controller serves it."""
         if self.class_name == _NONE:
             return
         rights.require(kube, rights.INGRESS)
         try:
             classes = {each["metadata"]["name"]: each["metadata"] for each in kube.items(_CLASSES)}
         except Forbidden:
-            # Who may make an Ingress need not see the classes, which are the whole cluster's.
+            # Users who can create an Ingress may lack the right to list the cluster-wide classes.
             return
         listed = f"it has {', '.join(sorted(classes))}" if classes else "it has none"
         if self.class_name and self.class_name not in classes:
@@ -83,7 +83,7 @@ class Ingress:
 
 
 def there(kube: Kube, metadata: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns the Ingress of that name, whoever made it; None also for who may see none, and so made none."""
+    """Returns the existing Ingress of that name; None also if this user may read none, and so made none."""
     try:
         return kube.get(path_of(_ingress(metadata)))
     except Forbidden:

@@ -1,4 +1,4 @@
-"""Loads the images that the cluster's pods need into its nodes."""
+"""Loading of the images of pods into the cluster's nodes."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from rayside.errors import CommandFailed
 from rayside.steps.step import Report, Status, missing, ready
 from rayside.system.shell import Shell
 
-# By this label containerd tells the kubelet to keep an image, from 1.7 on: docs/adr/0043.
+# Label with which containerd, from 1.7 on, makes the kubelet keep an image: docs/adr/0043.
 _PINNED = "io.cri-containerd.pinned=pinned"
-# With this begins a name that is the digest of a configuration.
+# Prefix of a name that is a configuration's digest.
 _CONFIGURATION = "sha256:"
 
 
 @dataclass(frozen=True)
 class Listed:
-    """What a node's containerd has: the manifest's digest by name; `pinned` are names of images that stay.
+    """Images in a node's containerd: the manifest's digest by name; `pinned` are names of images that stay.
 
-    A name is that of an image, or the digest of its configuration: its CRI lists every image under that too.
+    A name is a reference, or the digest of the configuration: the CRI lists every image under that, too.
     """
 
     digests: Mapping[str, str]
@@ -35,19 +35,19 @@ class Listed:
 
 @dataclass(frozen=True)
 class NodeImages:
-    """Each node's containerd has each of `references`, in the very version that the engine has, and pinned.
+    """Each node's containerd has all `references`, pinned, in the same version as the engine.
 
     `aliases` are names that stay the same when the images change, for users' own manifests.
     """
 
     shell: Shell
-    # The kind cluster's name, and those of its containers.
+    # Name of the kind cluster, and names of its containers.
     cluster: str
     nodes: tuple[str, ...]
     references: tuple[str, ...]
-    # Each is a reference and an alias.
+    # Pairs of a reference and an alias.
     aliases: tuple[tuple[str, str], ...]
-    # They are the engine's, where the source has no way of its own.
+    # The source's own archives of images; None: the images come from the engine.
     archives: Archives | None = None
     name: str = "images"
     title: str = "images in the nodes"
@@ -75,7 +75,7 @@ class NodeImages:
         if absent:
             report(f"loading {len(absent)} images into the node {node}")
             try:
-                # It is one save, so that layers which images share travel once.
+                # One `docker save`, so that layers which images share are copied once.
                 feed = self.archives.command(absent) if self.archives else ["docker", "save", *absent]
                 self.shell.run([*ctr, "images", "import", "-"], feed=feed, cwd=ROOT, on_line=report)
             except CommandFailed as error:
@@ -102,7 +102,7 @@ class NodeImages:
             )
 
     def _unreadable(self) -> str:
-        """Returns why nothing can be read in the node; empty where it can."""
+        """Returns why a node can't be read; empty if all can."""
         with docker_engine.connected() as client:
             states = {node.name: node.status for node in containers(client, self.cluster)}
         if not states:
@@ -111,8 +111,8 @@ class NodeImages:
         return f"the node {stopped[0]} is {states.get(stopped[0], 'gone')}" if stopped else ""
 
     def _lacking(self, node: str) -> tuple[list[str], list[tuple[str, str]], list[str]]:
-        """Returns references that the node lacks or has in another version, aliases that lead astray, and
-        references that it has, and may remove.
+        """Returns references that the node lacks or has in another version, aliases of another image, and
+        unpinned references, which it may remove.
         """
         listed = listed_in(self.shell, node)
         digests = listed.digests
@@ -131,10 +131,10 @@ class NodeImages:
         return absent, unnamed, unpinned
 
     def _has(self, node: str, listed: Listed, reference: str, identity: str) -> bool:
-        """Returns whether the node's image of that name is the engine's, by what the engine calls its id.
+        """Returns whether the node's image of that name is the engine's, by the engine's image id.
 
-        That is the digest of the configuration, for such an engine's manifest differs from the node's; or of
-        the manifest, where the engine keeps images in containerd (https://docs.docker.com/engine/storage/containerd/).
+        The id is the digest of the configuration, as the engine's manifest differs from the node's; or of the
+        manifest, with containerd's image store (https://docs.docker.com/engine/storage/containerd/).
         """
         manifest = listed.digests.get(full_name(reference), "")
         return manifest == identity or _configuration_of(self.shell, node, listed, manifest) == identity
@@ -158,10 +158,10 @@ def _ctr(node: str) -> list[str]:
 
 
 def _configuration_of(shell: Shell, node: str, listed: Listed, manifest: str) -> str:
-    """Returns the digest of the configuration that a manifest of the node's images names; empty where none.
+    """Returns the digest of the configuration in a manifest of the node; empty if there is none.
 
-    The node is asked only where what is `listed` does not say it: an image that came by two manifests, loaded
-    and pulled, is listed by its configuration once, with the manifest that came last.
+    The node is asked only if `listed` lacks it: an image with two manifests, loaded and pulled, is listed by
+    its configuration once, with the newest manifest.
     """
     names = [name for name, digest in listed.digests.items() if digest == manifest]
     if not names:
@@ -176,7 +176,7 @@ def _configuration_of(shell: Shell, node: str, listed: Listed, manifest: str) ->
 
 
 def listed_in(shell: Shell, node: str) -> Listed:
-    """Returns what the node has. Raises CommandFailed."""
+    """Returns the node's images. Raises CommandFailed."""
     lines = [line.split() for line in shell.run([*_ctr(node), "images", "list"]).out.splitlines()[1:]]
     whole = [words for words in lines if len(words) > 2]
     return Listed(
@@ -186,7 +186,7 @@ def listed_in(shell: Shell, node: str) -> Listed:
 
 
 def stable_names(images: Images) -> tuple[tuple[str, str], ...]:
-    """Returns references, each with the node's name for it, which stays the same whatever is in it."""
+    """Returns references, each with its alias in the nodes, which stays the same when the image changes."""
     return (
         (images.ray, "docker.io/rayside/ray:current"),
         (images.workspace, "docker.io/rayside/workspace:current"),

@@ -1,4 +1,4 @@
-"""Images that nodes pull from a registry to which somebody has pushed them."""
+"""Images that nodes pull from a registry."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from bootstrap.sources.source import Images, Source
 from rayside.steps.step import Status, ready
 
-# Images that are built here bear names below this, which no registry has.
+# Prefix of the names of images that are built on this machine, which no registry has.
 BUILT_HERE = "rayside/"
 
 
 @dataclass(frozen=True)
 class PulledByNodes:
-    """The images are where the nodes pull from; this machine may not see that. Pods say which one lacks."""
+    """The images are in the nodes' registry, which this machine may not reach; pods report missing ones."""
 
     references: tuple[str, ...]
     needs: tuple[str, ...] = ("preflight",)
@@ -25,7 +25,7 @@ class PulledByNodes:
 
 
 def names_in(registry: str, images: Images) -> Images:
-    """Returns the references by which nodes pull: in the registry those built here, others where they are."""
+    """Returns the references that nodes pull: images built here from the registry, others unchanged."""
     return Images(
         _name_in(registry, images.ray),
         _name_in(registry, images.workspace),
@@ -35,10 +35,10 @@ def names_in(registry: str, images: Images) -> Images:
 
 
 def mirrored_in(registry: str, source: Source, pull_secret: str) -> Images:
-    """Returns the references by which nodes pull what a source has put there.
+    """Returns the references that nodes pull, to a source's images in the registry.
 
-    They are digests, which the bundle's manifest has: whoever may write to the registry can't give a name of
-    ours to another image. `pull_secret` is as Images has it.
+    They are digests from the bundle's manifest: other users with write access to the registry can't replace
+    an image under our name. `pull_secret` as in Images.
     """
 
     def reference(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Chooses how images get to the nodes of a Kubernetes that others look after."""
+"""Choice of the delivery of images to the nodes of an existing Kubernetes cluster."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _IMAGES = ("ray", "workspace", "operator")
 
 @dataclass(frozen=True)
 class Delivery:
-    """One way for the images.
+    """One way to deliver the images.
 
     Attributes:
-        images: pods name them so.
-        step: it is named `images`, and is true when the nodes have them, or can have them.
-        artifacts: names of what the source has to make be there on this machine.
-        takes_engine: whether they come by way of the Docker engine of this machine.
-        refusal: why there is no way; None where there is one.
+        images: references for pods.
+        step: the step `images`, which is ready when the nodes have the images, or can pull them.
+        artifacts: names of the source's artifacts that this machine needs.
+        takes_engine: whether the images pass through this machine's Docker engine.
+        refusal: the error if there is no way; else None.
     """
 
     images: Images
@@ -49,14 +49,14 @@ def delivery(
     ground: str = "namespace",
     pull_secret: str = "",
 ) -> Delivery:
-    """Returns the way to the nodes of the Kubernetes that `kube` leads to.
+    """Returns the delivery to the nodes of the Kubernetes cluster of `kube`.
 
-    `names` are those of the images, as `Images` has them; `ground` is the step before any is loaded;
-    `pull_secret` is the Secret with the login of the source's registry.
+    `names`: names of the images, as in `Images`; `ground`: the step before any is loaded; `pull_secret`: the
+    Secret with the login to the source's registry.
 
-    With a registry, which somebody has named or the source has, the nodes pull. The nodes of a kind cluster,
-    which are containers of this machine's Docker engine, get them from the engine, or out of a bundle.
-    For anything else there is no way, and `refusal` says what to do.
+    With a registry, from the settings or the source, the nodes pull. The nodes of a kind cluster, containers
+    of this machine's Docker engine, get the images from the engine or a bundle. For any other cluster
+    `refusal` says what to do.
     """
     images, registry = source.images, settings.image_registry
     if registry or source.registry:
@@ -69,7 +69,7 @@ def delivery(
     if behind is None:
         return Delivery(images, PulledByNodes(references), refusal=_refusal(source, address, references))
     cluster, nodes = behind
-    # They come out of a bundle, past the engine, or out of the engine.
+    # The images come from a bundle, without the engine, or from the engine.
     needs = ("bundle",) if source.archives else tuple(source.step_of(name) for name in names)
     step = NodeImages(shell, cluster, nodes, references, (), source.archives, needs=(ground, *needs))
     return Delivery(images, step, artifacts=() if source.archives else names, takes_engine=True)
@@ -80,7 +80,7 @@ def _references(images: Images, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _refusal(source: Source, address: str, references: tuple[str, ...]) -> ImagesOutOfReach:
-    # Without an engine nobody knows whether it has those nodes, which a bundle's images could be loaded into.
+    # Without an engine it is unknown whether the nodes are its containers, and can load a bundle's images.
     if source.archives and is_loopback(address) and not docker_engine.answers():
         return ImagesOutOfReach(
             f"the Kubernetes API is on this machine, at {address}, and no Docker engine answers that could "

@@ -1,1 +1,1 @@
-"""Diagnosis of what failed or is stuck on a cluster: evidence is gathered once, then explained."""
+"""Diagnosis of failed and stuck parts of a cluster: evidence is gathered once, then explained."""

@@ -1,4 +1,4 @@
-"""Explains why a driver, a task or an actor failed: each cause with the one next thing to do."""
+"""Causes of failed drivers, tasks and actors, each with the one next thing to do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SILENT = (
 
 @dataclass(frozen=True)
 class Cause:
-    """Why something failed: `what` is a clause with its subject, `hint` the one next thing to do."""
+    """Cause of a failure: `what` is a clause with its subject, `hint` the one next thing to do."""
 
     id: str
     what: str
@@ -27,7 +27,7 @@ class Cause:
 
 
 def cause(failure: Failure) -> Cause:
-    """Returns the cause of a failure; what has no explanation is an exception of the user's code."""
+    """Returns the cause of a failure; one without an explainer is an exception of the user's code."""
     if explain := _EXPLAINED_BY.get(failure.name):
         return explain(failure)
     return not_serializable(failure) or raised(failure)
@@ -40,7 +40,7 @@ def raised(failure: Failure) -> Cause:
     return Cause(identity, f"{failure.subject} raised {failure.name}", words + tried, _POST_MORTEM)
 
 
-# --- what the program lacks --------------------------------------------------------------
+# --- missing resources -------------------------------------------------------------------
 
 
 def out_of_memory(failure: Failure) -> Cause:
@@ -53,7 +53,7 @@ def out_of_memory(failure: Failure) -> Cause:
         return Cause("task-out-of-memory", what, failure.message, "have it load less at a time")
     its = re.search(r"actual memory used=([\d.]+ ?GB)", failure.text)
     own = f", {its[1]} of that by its own process" if its else ""
-    # Ray's tables lack a task of another Ray, as of one that the job itself has started.
+    # Ray's tables lack tasks of another Ray cluster, such as one that the job itself has started.
     chosen = re.search(r"Selected to kill: \(Task: .{0,300}?task name=([^,)]{1,200})", failure.text)
     named = f"task {chosen[1]}" if chosen and failure.subject == "the driver" else failure.subject
     return Cause(
@@ -68,7 +68,7 @@ def module_not_found(failure: Failure) -> Cause:
     match = re.search(r"No module named '([\w.]+)'", failure.message)
     module = match[1] if match else ""
     package, _, within = module.partition(".")
-    # Python names what is missing: of a package that is there, the module within it.
+    # Python names the missing module: for a package that is installed, the module within it.
     hint = (
         "name the Python that Ray is installed in, by its path, in --entrypoint"
         if module == "ray"
@@ -90,7 +90,7 @@ def runtime_env_failed(failure: Failure) -> Cause:
 
 
 def not_serializable(failure: Failure) -> Cause | None:
-    # A log may tell of others, which were handled.
+    # A log may contain other errors, which were handled.
     match = re.match(
         r"Could not serialize the (function|argument|actor class|return value)\s+(.{1,500}?)"
         r"(?: for a task or actor (\S{1,300}?))?:?$",
@@ -126,7 +126,7 @@ def not_serializable(failure: Failure) -> Cause | None:
 
 def worker_died(failure: Failure) -> Cause:
     process = failure.subject.partition(" ")[2] or failure.subject
-    # Only lines of that task's own process tell of its signal.
+    # Only lines of the task's own process show its signal.
     own = rf"^\({re.escape(process)} pid=\d+[^)]*\) .*?\*\*\* (SIG[A-Z]+) received"
     ended = re.search(r"exits with an exit code (.+?)\.?$", failure.text, re.MULTILINE)
     if received := re.search(own, failure.text, re.MULTILINE):
@@ -165,7 +165,7 @@ def actor_died(failure: Failure) -> Cause:
     return Cause("actor-died", f"{failure.subject} died{again}", before + why, hint)
 
 
-# --- what was asked of Ray ---------------------------------------------------------------
+# --- requests to Ray ---------------------------------------------------------------------
 
 
 def object_store_full(failure: Failure) -> Cause:
@@ -226,15 +226,15 @@ _EXPLAINED_BY: dict[str, Callable[[Failure], Cause]] = {
 }
 
 
-# --- what Ray prints of a runtime_env that could not be made -------------------------------
+# --- Ray's output for a runtime_env that could not be made -------------------------------
 
-# The programs that make it print their reason so, and an exception's line otherwise.
+# Lines in which the programs that make it print the reason, or an exception.
 _TELLING = re.compile(r"^(ERROR: .+|error: .+|[\w.]*(?:Error|Exception): .+|.*No such file or directory.*)$")
-# These only tell that something failed.
+# Lines that only say that something failed.
 _EMPTY = re.compile(r"SubprocessCalledProcessError|RuntimeEnvSetupError|Failed to set up")
-# So much of it is read, from its end: it is for the most part a traceback.
+# Characters that are read, from its end: most of it is a traceback.
 _MOST = 20_000
-# pip and uv end with the name of the package, as if the index did not have it. Other lines of theirs tell
+# pip and uv end with the name of the package, as if the index lacked it. Other lines of their output show
 # what is wrong with the index itself, or with a proxy (pip 23.2 and 26.3, uv 0.4.27 to 0.13.9).
 _OF_INDEX = re.compile(
     (

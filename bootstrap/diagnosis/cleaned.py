@@ -1,7 +1,6 @@
-"""Cleans and bounds, as the one place for it, all that a cluster says before anybody reads it.
+"""Sanitizer of all text from a cluster: it limits sizes, and removes secrets and terminal escape sequences.
 
-Names, messages and logs come from whoever runs code there: they may be huge, deeply nested, or made to
-command a terminal.
+Names, messages and logs are untrusted: they may be huge, deeply nested, or contain commands for a terminal.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from rayside import plain
 from rayside.worker.redaction import Redactor
 from rayside.worker.secret_names import may_be_secret_name
 
-# A text keeps so many characters of its beginning and of its end; a line of a log so many of each.
+# Characters that are kept at the beginning and the end of a text, and at either end of a log's line.
 _HEAD, _TAIL, _OF_LINE = 4_000, 12_000, 4_000
-# A log keeps so many characters of its end: 400 lines of 150.
+# Characters that are kept at the end of a log: 400 lines of 150.
 LOG_TAIL = 60_000
-# A table keeps so many rows, an object so many fields and levels, and a document so many characters.
+# Limits: rows of a table or fields of an object, nested levels, and characters of a document.
 MOST_ROWS, _DEEPEST, _MOST = 2_000, 24, 20_000_000
-# Before a text is cut, so many characters of it, and of all in a document, are looked at for secrets.
+# Limits of the search for secrets before a text is cut: characters of a text, and of a whole document.
 _LOOKED_AT, _MOST_LOOKED_AT = 200_000, 2_000_000
 _CUT = "\n[...]\n"
 _LONG_LINE = re.compile(rf"[^\n]{{{2 * _OF_LINE + len(_CUT) + 1},}}")
@@ -32,7 +31,7 @@ class Log(str):
 
 
 class Cleaning:
-    """Cleans one document; `left` is how many more characters it may have, not above 0 where some are cut."""
+    """Sanitizer of one document; `left`: characters that it may still have, 0 or less once some are cut."""
 
     def __init__(self) -> None:
         self.left, self._looked_at = _MOST, 0
@@ -55,7 +54,7 @@ class Cleaning:
     def _text(self, value: str) -> str:
         if len(value) > _HEAD + _TAIL + len(_CUT):
             self._looked_at += min(len(value), _LOOKED_AT)
-            # What is cut may begin within a secret whose name is gone.
+            # The end that is kept may begin within a secret whose name is cut off.
             value = _cut(value, _HEAD, _TAIL if self._looked_at <= _MOST_LOOKED_AT else 0)
         return plain.printed(value)
 
@@ -74,7 +73,7 @@ def log(value: str) -> Log:
 
 
 def _cut(value: str, head: int, tail: int) -> str:
-    """Returns a long text without its middle, and without secrets, whose names may be there."""
+    """Returns a long text without its middle, and without secrets, whose names may be in the middle."""
     if tail:
         value = value[: _LOOKED_AT // 2] + value[-_LOOKED_AT // 2 :] if len(value) > _LOOKED_AT else value
         value = Redactor([], is_secret=may_be_secret_name).document(value)

@@ -25,14 +25,14 @@ PENDING = frozenset(
         "PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY",
     }
 )
-# A sentence of a finding may have so many characters: exceptions quote whole data sets.
+# Limit: characters of a finding's sentence, as exceptions quote whole data sets.
 _LONGEST = 700
 RUNNING = frozenset({"RUNNING", "RUNNING_IN_RAY_GET", "RUNNING_IN_RAY_WAIT"})
 
 
 @dataclass(frozen=True)
 class Task:
-    """One attempt to run a task; `since` is when it came into its state, in seconds since 1970."""
+    """One attempt of a task; `since`: when it entered its state, in seconds since 1970."""
 
     task_id: str
     attempt: int
@@ -51,7 +51,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Actor:
-    """An actor; `reason` and `cause` say why it died, where it did."""
+    """An actor; `reason` and `cause` say why it died, if it did."""
 
     actor_id: str
     name: str
@@ -65,7 +65,7 @@ class Actor:
 
 @dataclass(frozen=True)
 class Node:
-    """A node of Ray's, with what it has in all."""
+    """A node of a Ray cluster, with its total resources."""
 
     node_id: str
     address: str
@@ -86,19 +86,19 @@ class PlacementGroup:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that was read of a cluster at the moment `now`, in seconds since 1970.
+    """Everything that was read from a cluster at the time `now`, in seconds since 1970.
 
     Attributes:
-        ray: why Ray does not answer; None where it does.
+        ray: the error if Ray does not respond; else None.
         jobs: oldest first.
-        error_types: what Ray calls a job's failure, by submission id, as in RUNTIME_ENV_SETUP_FAILURE.
-        tasks: those that have not finished, and the last attempts of those that were tried again.
-        used: by node, how much of each resource is in use; the names are as Ray's dashboard writes them.
-        logs: the end of what a job printed, by submission id.
-        head_log: the end of what Ray's head printed.
-        raylet_errors: the ends of the nodes' raylet.err, with what workers printed before they were up.
-        pods, events, rayjobs: of Kubernetes, in its own JSON; empty where there is none.
-        knows_attempts: whether it is known which tasks finished when they were tried again.
+        error_types: Ray's error type of a failed job, by submission id, as in RUNTIME_ENV_SETUP_FAILURE.
+        tasks: attempts that have not finished or have failed, and finished attempts of retried tasks.
+        used: resources in use by node, with the names of Ray's dashboard.
+        logs: the end of a job's output, by submission id.
+        head_log: the end of the output of Ray's head.
+        raylet_errors: the ends of the nodes' raylet.err, with the output of workers that were starting.
+        pods, events, rayjobs: Kubernetes objects as JSON; empty without Kubernetes.
+        knows_attempts: whether the finished attempts of retried tasks are known.
         unread: what could not be read, with the reason; explainers that fail add themselves.
     """
 
@@ -123,17 +123,17 @@ class Evidence:
 
     @cached_property
     def by_job_id(self) -> dict[str, Job]:
-        """Returns the submitted jobs by Ray's own id; those whose driver has not started have none."""
+        """Returns the submitted jobs by Ray's job id; jobs whose driver has not started have none."""
         return {job.job_id: job for job in self.jobs if job.job_id}
 
     def job_name(self, job_id: str) -> str:
-        """Returns the submission id of a job, or its own id where it was not submitted."""
+        """Returns the submission id of a job, or Ray's job id if it was not submitted."""
         job = self.by_job_id.get(job_id)
         return job.submission_id if job else job_id
 
     @cached_property
     def live_tasks(self) -> list[Task]:
-        """Returns the tasks whose job has not ended: of others Ray says for 15 s more that they run or wait.
+        """Returns the tasks of jobs that have not ended: Ray lists others for 15 s more as live.
 
         That is its gcs_mark_task_failed_on_job_done_delay_ms.
         """
@@ -168,20 +168,20 @@ class Evidence:
 
 def _ended_with_job(task: Task) -> bool:
     """Returns whether Ray only marked the task as failed because its job had ended."""
-    # It gives no reason for one that had not been started, or is about to be tried again.
+    # Ray gives no reason for a task that had not been started, or is about to be retried.
     unexplained = task.error_type == "WORKER_DIED" and not task.error
     return unexplained or "as driver exits" in task.error or "because its job has finished" in task.error
 
 
 class Weight(IntEnum):
-    """Orders findings: what makes others fail comes first."""
+    """Order of findings: causes of other failures come first."""
 
-    CLUSTER = 0  # Ray, or a node of it, is not there.
+    CLUSTER = 0  # Ray, or one of its nodes, is not available.
     POD = 1
     FAILED = 2  # A job has failed.
-    STUCK = 3  # A job can't go on by itself.
-    PART_FAILED = 4  # A task or an actor of a job that goes on, or ended well.
-    WAITING = 5  # It goes on by itself, or when somebody lets it.
+    STUCK = 3  # A job can't continue by itself.
+    PART_FAILED = 4  # A task or an actor of a job that continues, or has succeeded.
+    WAITING = 5  # It continues by itself, or when somebody resumes it.
     PAST = 6
     QUIET = 9
 
@@ -194,8 +194,8 @@ class Finding:
         id: a stable name for programs, as in `task-out-of-memory`.
         what, where, why: a sentence each, in one line; `where` and `why` may be empty.
         hint: the one next thing to do, a command where there is one.
-        weight: how much it matters; among equals the latest, by `at` in seconds since 1970, comes first.
-        job: the submission id, or Ray's own id, of the job that it is about; empty where it is about none.
+        weight: importance; among equals the latest, by `at` in seconds since 1970, comes first.
+        job: the submission id, or Ray's job id, of the job that it is about; empty if it is about none.
         pod: the name of the pod that it is about.
     """
 
@@ -210,7 +210,7 @@ class Finding:
     pod: str = ""
 
     def __post_init__(self) -> None:
-        # Names of jobs and pods stand in each of them, and what has lines of its own would look like ours.
+        # They contain names of jobs and pods, which could imitate our output with line breaks.
         for name in ("what", "where", "why", "hint"):
             object.__setattr__(self, name, sentence(getattr(self, name)))
 
@@ -219,5 +219,5 @@ class Finding:
 
 
 def sentence(text: str) -> str:
-    """Returns others' text as part of a sentence: one line, bounded, without escape sequences."""
+    """Returns untrusted text as part of a sentence: one line, bounded, without escape sequences."""
     return plain.line(re.sub(r"\s+", " ", text).strip(), _LONGEST)

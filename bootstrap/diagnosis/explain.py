@@ -25,19 +25,19 @@ EXPLAINERS: tuple[Callable[[Evidence], Iterable[Finding]], ...] = (
 
 
 def findings(evidence: Evidence, *, job: str = "", pod: str = "") -> list[Finding]:
-    """Returns what is found, the most important first, and at least one finding.
+    """Returns at least one finding, the most important first.
 
-    An explainer that fails, as of a row that is like none of Ray's, is added to `evidence.unread`.
+    An explainer that fails, as for a malformed row, is added to `evidence.unread`.
 
     Args:
-        job: the submission id of the one job that is meant; what the whole cluster suffers from is told, too.
-        pod: the name of the one pod that is meant.
+        job: submission id, for findings of this job and of the whole cluster.
+        pod: name, for findings of this pod.
     """
     collected: list[Finding] = []
     for explain in EXPLAINERS:
         try:
             collected.extend(explain(evidence))
-        # It reads what jobs wrote: what is wrong with one of them may not end the others.
+        # It reads untrusted text from jobs: an error in one explainer must not end the others.
         except Exception as error:
             odd = f"{explain.__name__} can't explain what it sees: {type(error).__name__}: {error}"
             evidence.unread.append(sentence(odd))

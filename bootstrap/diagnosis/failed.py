@@ -1,4 +1,4 @@
-"""Explains jobs, tasks and actors that failed: one finding each, the cause and not its consequences."""
+"""Findings for failed jobs, tasks and actors: one each, the cause and not its consequences."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from bootstrap.diagnosis.raised import Failure, last_raised, last_words, of_acto
 from rayside.ray.outcome import explain_exit
 from rayside.ray.records import Job
 
-# Whoever made an actor lets it go, or ends, or kills it: that is no failure of the actor.
+# Reasons that are no failure of an actor: its owner dropped it, ended, or killed it.
 _MEANT = frozenset({"OUT_OF_SCOPE", "REF_DELETED", "OWNER_DIED", "RAY_KILL"})
-# A task of an actor that failed so tells how its actor ended.
+# Errors of an actor's task that explain how the actor ended.
 _TELLING = frozenset(
     {"ACTOR_DIED", "TASK_EXECUTION_EXCEPTION", "OUT_OF_MEMORY", "NODE_DIED", "RUNTIME_ENV_SETUP_FAILED"}
 )
@@ -37,14 +37,14 @@ def failed_jobs(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _failure(job: Job, log: str, evidence: Evidence) -> Failure | None:
-    """Returns the failure by which the driver ended; None where it printed no exception."""
+    """Returns the failure that ended the driver; None if it printed no exception."""
     if job.exit_code is None and "low on memory" in job.message:
         # Ray killed the process that runs the driver.
         return Failure("OutOfMemoryError", job.message, job.message)
-    # Python ends with 1 after an exception: before another exit code, what the log has was handled.
+    # Python exits with 1 after an exception: with another exit code, exceptions in the log were handled.
     if job.exit_code not in (None, 1):
         return None
-    # Ray's message has the last ten lines of the log, which may have the exception only half.
+    # Ray's message has the last ten lines of the log, which may contain only a part of the exception.
     raised = last_raised(log) or last_raised(job.message)
     if raised is None:
         return None
@@ -64,13 +64,13 @@ def _unexplained(job: Job, log: str, error_type: str) -> Cause:
     )
 
 
-# --- tasks and actors in jobs that go on, ended well, or were not submitted -----------------
+# --- tasks and actors in jobs that continue, succeeded, or were not submitted ---------------
 
 
 def failed_tasks(evidence: Evidence) -> Iterator[Finding]:
-    """Yields one finding for tasks of one name and job that failed alike, how many there may be."""
+    """Yields one finding for all tasks of the same name and job that failed alike."""
     if not evidence.knows_attempts:
-        return  # What failed once may have gone well when it was tried again.
+        return  # A failed task may have succeeded in a retry.
     alike: dict[tuple[str, str, str, str], list[Task]] = {}
     for job_id in dict.fromkeys(task.job_id for task in evidence.tasks):
         if _explained_by_job(evidence, job_id):
@@ -89,7 +89,7 @@ def failed_tasks(evidence: Evidence) -> Iterator[Finding]:
 
 
 def dead_actors(evidence: Evidence) -> Iterator[Finding]:
-    """Yields a finding for each actor that died by itself, unless a task of it tells that already."""
+    """Yields a finding for each actor that died by itself, unless one of its tasks explains that already."""
     explained_by_tasks = {
         (task.job_id, task.name.partition(".")[0])
         for task in evidence.tasks

@@ -1,4 +1,4 @@
-"""Gathers the evidence of a diagnosis: asks Ray and Kubernetes side by side, and waits for none too long."""
+"""Collector of the evidence for a diagnosis: parallel requests to Ray and Kubernetes, with a timeout."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from rayside.errors import RaysideError
 from rayside.plain import line
 from rayside.ray.records import Job
 
-# Seconds for all that is asked at once. Ray's tables take less than 1 with 1,000 tasks; a dashboard that
-# hangs gives up by itself after 20.
+# Timeout in seconds for all parallel requests. Ray's tables take less than 1 with 1,000 tasks; a dashboard
+# that hangs gives up by itself after 20.
 _PATIENCE = 20.0
-# So many jobs have their output looked at: the newest ones, and the newest of those that failed.
+# Number of jobs whose output is read: the newest ones, and the newest failed ones.
 _NEWEST, _NEWEST_FAILED = 5, 20
 _LINES = 400
-# The logs of so many pods are read, and so many lines of each container.
+# Number of pods whose logs are read, and of lines of each container.
 _MOST_PODS, _LINES_OF_POD = 20, "200"
-# What could not be read is told in so many characters at most.
+# Limit: characters of a reason why something could not be read.
 _LONGEST = 2_000
 
-# What an answer raises that is not as Ray's is.
+# Errors of parsing a malformed response.
 _ODD = (KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError)
 
 Ask = Callable[[], Any]
@@ -38,7 +38,7 @@ Ask = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Gathered:
-    """What was read, cleaned: `documents` by name, as it was said, and `evidence`, as it was understood."""
+    """Sanitized responses: `documents` by name, as received, and `evidence`, as parsed."""
 
     documents: Mapping[str, Any]
     evidence: Evidence
@@ -46,25 +46,25 @@ class Gathered:
 
 @dataclass
 class _Answers:
-    """The answers so far, cleaned; `unread` has why something is not among them."""
+    """Sanitized responses so far; `unread` has the reasons why others are missing."""
 
     documents: dict[str, Any] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
     errors: dict[str, RaysideError] = field(default_factory=dict)
 
     def ask(self, asks: Mapping[str, Ask], patience: float) -> None:
-        """Asks all of them at once, and waits so many seconds at most."""
+        """Sends all requests in parallel; `patience` is the timeout in seconds."""
         answers: queue.Queue[tuple[str, Any, Exception | None]] = queue.Queue()
 
         def answer(name: str, ask: Ask) -> None:
             try:
                 answers.put((name, ask(), None))
-            # An answer may be of any shape: what is wrong with one may not end the others.
+            # A response may have any shape: an error in one must not end the others.
             except Exception as error:
                 answers.put((name, None, error))
 
         for name, ask in asks.items():
-            # They are daemons, for nobody waits for one that gets no answer.
+            # Daemon threads, as nobody waits for one without a response.
             threading.Thread(target=answer, args=(name, ask), daemon=True).start()
         deadline, left = time.monotonic() + patience, set(asks)
         while left:
@@ -93,7 +93,7 @@ class _Answers:
             self.note(name, "it is so large that its end was left out")
 
     def rows(self, name: str, how: Callable[[list[Any]], list[Any]]) -> list[Any]:
-        """Returns a table's rows as they are understood, without those that can't be."""
+        """Returns a table's parsed rows, without malformed ones."""
         understood: list[Any] = []
         errors: list[str] = []
         rows = self.read(name, list, [])
@@ -119,9 +119,9 @@ class _Answers:
 def gather(
     target: Target, paused: Callable[[], list[PausedTask]], *, job: str = "", pod: str = ""
 ) -> Gathered:
-    """Returns what can be read of the cluster. `paused` lists the tasks that stand still.
+    """Returns what can be read from the cluster. `paused` lists the paused tasks.
 
-    Raises nothing of what it asks: what could not be read is in `evidence.unread`.
+    Raises no errors of requests: they are in `evidence.unread`.
     """
     answers, access = _Answers(), target.access
     asks: dict[str, Ask] = {
@@ -132,7 +132,7 @@ def gather(
             _without_profiles(access.dashboard().table("tasks", ("state", "FINISHED"))),
             key=lambda row: row.get("state") != "FAILED",
         ),
-        # Without these, a task that was tried again with success would look like one that failed.
+        # Without these, a task whose retry succeeded would look failed.
         "tasks tried again": lambda: _without_profiles(
             access.dashboard().table("tasks", ("attempt_number", "0"), state="FINISHED")
         ),
@@ -152,7 +152,7 @@ def gather(
     logged = {
         each.submission_id: each
         for each in [*jobs[-_NEWEST:], *failed[-_NEWEST_FAILED:], *(each for each in jobs if _is(each, job))]
-        # A job that has not come to a node has printed nothing.
+        # A job that has no node yet has printed nothing.
         if each.node_id and (not job or _is(each, job))
     }
     logs = _Answers()
@@ -182,20 +182,20 @@ def _understood(answers: _Answers, jobs: Sequence[Job], logs: Mapping[str, str])
         "events": answers.rows("events", list),
         "rayjobs": answers.rows("RayJobs", tables.read_named),
     }
-    # Last, for what could not be understood is told with what could not be read.
+    # Last, as rows that can't be parsed are reported with the responses that could not be read.
     return Evidence(
         now=time.time(), ray=answers.errors.get("ray"), logs=logs, unread=_told(answers.unread), **understood
     )
 
 
 def _start(row: dict[str, Any]) -> float:
-    """Returns when a job was started, in ms since 1970; 0 where its row does not say."""
+    """Returns a job's start time in ms since 1970; 0 if its row has none."""
     start = row.get("start_time")
     return start if isinstance(start, int | float) else 0
 
 
 def _is(job: Job, named: str) -> bool:
-    """Returns whether a job is the one of that submission id, or of that id of Ray's own."""
+    """Returns whether a job has that submission id or Ray job id."""
     return named in (job.submission_id, job.job_id)
 
 
@@ -204,16 +204,16 @@ def _output(target: Target, job: Job) -> Ask:
 
 
 def _without_profiles(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    # They say when each part of a task began and ended, and are most of what Ray answers.
+    # Profiles have the times of each part of a task, and are most of Ray's response.
     return [{key: value for key, value in row.items() if key != "profiling_data"} for row in rows]
 
 
 def _told(unread: Mapping[str, str]) -> list[str]:
-    """Returns each reason once, with all that could not be read for it."""
+    """Returns each reason once, with everything that it kept from being read."""
     reasons: dict[str, list[str]] = {}
     for name, why in unread.items():
         reasons.setdefault(why, []).append(name)
-    # Names of jobs are in it, which may have lines of their own.
+    # Names of jobs are in it, which may contain line breaks.
     return [line(f"{', '.join(names)}: {why}", _LONGEST) for why, names in reasons.items()]
 
 
@@ -221,7 +221,7 @@ def _told(unread: Mapping[str, str]) -> list[str]:
 
 
 def of_kubernetes(kube: Kube, pod: str) -> dict[str, Ask]:
-    """Returns what to ask, by the name under which it is told; `pod` is one that is meant, or empty."""
+    """Returns the requests by name of the document; `pod`: name of the one pod to read, or empty."""
     return {
         "pods": lambda: _pods(kube, pod),
         "events": lambda: kube.items(f"{CORE}/namespaces/{kube.namespace}/events"),
@@ -239,7 +239,7 @@ def _pods(kube: Kube, name: str) -> list[dict[str, Any]]:
 
 
 def _of_ray(kube: Kube, name: str) -> list[dict[str, Any]]:
-    """Returns Ray's pods of the namespace, which may have others' too, and the one that is meant."""
+    """Returns the pod of that name; without a name, Ray's pods of the namespace, not others."""
     return [
         pod
         for pod in kube.pods("")

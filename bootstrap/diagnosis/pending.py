@@ -1,4 +1,4 @@
-"""Explains what is paused or waits, and for what: tasks, actors, placement groups and jobs."""
+"""Findings for tasks, actors, placement groups and jobs that are paused or wait, and for what."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from bootstrap.diagnosis.raised import last_words
 
 Amounts = Mapping[str, float]
 
-# What has waited for fewer seconds than this is on its way: a worker's start takes 1 to 10.
+# Seconds of a normal wait in a queue, and for a start: a worker's start takes 1 to 10.
 _QUEUED, _STARTING = 5.0, 30.0
-# In a placement group a task asks for `CPU_group_0_<id>` and the like; its `ready` runs a task of Ray's.
+# A task in a placement group requests `CPU_group_0_<id>` and the like; a group's `ready` runs a task of Ray.
 _IN_GROUP = re.compile(r"_group_(?:\d+_)?[0-9a-f]+\Z")
 _GROUP_READY = "bundle_reservation_check_func"
-# An actor that asks for nothing keeps no CPU, but needs one to be placed.
+# An actor that requests nothing keeps no CPU, but needs one to be placed.
 _PLACED = {"CPU": 1.0}
 
 
 def paused(evidence: Evidence) -> Iterator[Finding]:
-    """Yields a finding for each job with paused tasks; it says which tasks wait meanwhile."""
+    """Yields a finding for each job with paused tasks, and names the tasks that wait meanwhile."""
     for job_id in dict.fromkeys(task.job_id for task in evidence.paused):
         tasks = [task for task in evidence.paused if task.job_id == job_id]
         name = evidence.job_name(job_id)
@@ -56,7 +56,7 @@ def pending_tasks(evidence: Evidence) -> Iterator[Finding]:
     """Yields a finding for the tasks and actors of one name that wait for a node."""
     waiting: dict[tuple[str, str], list[Task]] = {}
     for task in evidence.live_tasks:
-        # A method of an actor waits for its actor, which has a task of its own.
+        # A method of an actor waits for its actor, which has a separate task.
         is_method, is_rays = task.kind == "ACTOR_TASK", task.name == _GROUP_READY
         if task.state == "PENDING_NODE_ASSIGNMENT" and not is_method and not is_rays:
             waiting.setdefault((task.job_id, task.name), []).append(task)
@@ -195,20 +195,20 @@ def _some(names: Sequence[str], number: int = 4) -> str:
 
 
 def _of_raylets(evidence: Evidence) -> str:
-    """Returns the last line that a node printed as an error, as where a worker's program is not there."""
+    """Returns the last line of a node's error output, as about a missing program of a worker."""
     told = last_words(evidence.raylet_errors)
     return f"; a node printed last: {told}" if told else ""
 
 
 def _may_wait(task: Task, evidence: Evidence) -> bool:
-    """Returns whether a task may wait for one that is paused: what no node has, it waits for in vain."""
+    """Returns whether a task may wait for a paused one, and not for resources that no node has."""
     if task.state == "PENDING_NODE_ASSIGNMENT" and evidence.nodes:
         return not _lacking(task.required, evidence.nodes)
     return task.state in PENDING
 
 
 def _lacking(needed: Amounts, nodes: Sequence[Node]) -> dict[str, float]:
-    """Returns what of `needed` even the best live node lacks in all; empty where one could run it."""
+    """Returns the part of `needed` that the best live node lacks in total; empty if one could run it."""
     best: dict[str, float] | None = None
     for node in nodes:
         if node.alive:
@@ -219,9 +219,9 @@ def _lacking(needed: Amounts, nodes: Sequence[Node]) -> dict[str, float]:
 
 
 def _taken(needed: Amounts, evidence: Evidence) -> dict[str, float] | None:
-    """Returns what of `needed` is not free on the node that has the most free, as the amounts in use there.
+    """Returns the part of `needed` that is not free on the best node, as the amounts in use there.
 
-    It is empty where a node could run it now, and None where nobody knows what is in use.
+    Empty if a node could run it now; None if no usage is known.
     """
     best: dict[str, float] | None = None
     for node in evidence.nodes:
@@ -238,7 +238,7 @@ def _taken(needed: Amounts, evidence: Evidence) -> dict[str, float] | None:
 
 
 def _holders(names: Iterable[str], evidence: Evidence) -> list[str]:
-    """Returns who has some of these resources now, as in `task hold`, with what is paused first."""
+    """Returns the tasks and actors that hold some of these resources, as in `task hold`, paused first."""
     held = set(names)
     paused = {task.worker_id for task in evidence.paused}
     tasks = [task for task in evidence.live_tasks if task.state in RUNNING and held & _kept(task)]
@@ -257,17 +257,17 @@ def _holders(names: Iterable[str], evidence: Evidence) -> list[str]:
 
 
 def _kept(task: Task) -> set[str]:
-    """Returns the resources that a running task keeps: while it waits for others' results, not its CPU."""
+    """Returns the resources that a running task keeps: not its CPU while it waits for other tasks."""
     return set(task.required) - ({"CPU"} if task.state != "RUNNING" else set())
 
 
 def _words(amounts: Amounts) -> str:
-    """Returns amounts for people, as in `2 CPU and 1 GPU`."""
+    """Returns amounts as text, as in `2 CPU and 1 GPU`."""
     return " and ".join(f"{amount:g} {name}" for name, amount in amounts.items()) or "nothing"
 
 
 def _most(names: Iterable[str], nodes: Sequence[Node]) -> str:
-    """Returns the most that any live node has of each, as in `no node has more than 2 CPU`."""
+    """Returns the largest amount on any live node, as in `no node has more than 2 CPU`."""
     alive = [node for node in nodes if node.alive]
     has = {name: max((node.total.get(name, 0) for node in alive), default=0) for name in names}
     parts = [

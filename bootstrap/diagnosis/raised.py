@@ -9,35 +9,35 @@ from dataclasses import dataclass, replace
 from bootstrap.diagnosis.evidence import Actor, Task
 
 _TRACEBACK = "Traceback (most recent call last):"
-# An exception group, or a traceback that rich draws in a box: the log's last words tell of these.
+# An exception group, or a traceback that rich draws in a box: for these the log's last line is quoted.
 _DRAWN = re.compile(
     r"^(?!\().*(?:\+ Exception Group Traceback|[─-] Traceback \(most recent call last\) [─-])"
 )
-# An exception's line: its class, of a RayTaskError the cause's class, and its words. A class that a function
-# has made is called as in `module.train.<locals>.RowError`.
+# An exception's line: its class, for a RayTaskError the cause's class, and its message. A class defined in a
+# function has a name as in `module.train.<locals>.RowError`.
 _EXCEPTION = re.compile(
     r"^(?P<name>(?:[^\W\d]\w*|<\w+>)(?:\.(?:[^\W\d]\w*|<\w+>))*)(?:\([\w.]+\))?(?:: (?P<message>.*))?$"
 )
 _FRAME = re.compile(r'^ +File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
 # Ray writes a task's name before the frames that ran in it.
 _TASK = re.compile(r"ray::(?P<task>[^()\s]{1,300})\(\)")
-# Between a program's lines Ray prints those of other processes, and its own log.
+# Between a program's lines Ray prints lines of other processes, and its own log.
 _OTHERS = re.compile(
     r"^\([\w. -]{1,200}?(?: pid=\d{1,10}(?!\d)[^)]*| \+\d{1,9}[a-z_]{0,9}(?:, ip=[^)]*)?|, ip=[^)]*)?\) "
     r"|^\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[,.\t ]"
 )
-# Python continues after what it prints below such a line.
+# Python continues after an exception that it prints below such a line.
 _ASIDE = re.compile(
     r"Exception ignored (?:in|on|while)\b|Exception in thread |\w+ exception was never retrieved"
 )
 _NOT_THE_USERS = re.compile(r"/site-packages/|/lib/python3|\.p(?:yx|xi)$|^<frozen")
-# A worker has the files that were sent with a job in such folders.
+# Folders of a worker with the files that were sent with a job.
 _SENT = re.compile(r"^.*/runtime_resources/(?:working_dir|py_modules)_files/[^/]+/")
 _ENTRYPOINT = "Running entrypoint for job "
-# An exception's own words are quoted up to so many lines.
+# Limit: lines that are quoted of an exception's message.
 _MOST_LINES = 6
 
-# Ray's table of tasks calls a failure so (ErrorType of common.proto), its exceptions (ray/exceptions.py) so.
+# Ray's exceptions (ray/exceptions.py) by error type in its table of tasks (ErrorType of common.proto).
 _OF_TABLE = {
     "WORKER_DIED": "WorkerCrashedError",
     "ACTOR_DIED": "ActorDiedError",
@@ -65,17 +65,16 @@ class Failure:
     """A failure of a driver, a task or an actor that `causes` explains.
 
     Attributes:
-        name: the class of the exception by which Ray, or Python, tells of it, without the module; of a
-            RayTaskError that of its cause.
-        message: its own words, which may be several lines.
-        cause: an exception within it, as a line; empty where there is none.
-        subject: who failed, as in `task parse`, `actor Model` or `the driver`.
-        place: the user's line, as in `train.py:12, in load`; empty where none is known.
-        text: all that was printed of it, and around it.
-        tasks: the tasks that an exception came through, the outermost first.
-        is_tasks: whether a task raised it, and the driver got it by Ray.
-        attempts: how often a task was tried; 1 where it was not tried again.
-        restarts: how often an actor was started again.
+        name: the class of the exception, without the module; for a RayTaskError, the class of its cause.
+        message: the exception's message, which may have several lines.
+        cause: an exception within it, as a line; empty if there is none.
+        subject: the failed task, actor or driver, as in `task parse`, `actor Model` or `the driver`.
+        place: the line of the user's code, as in `train.py:12, in load`; empty if unknown.
+        text: the whole output of the failure, and around it.
+        tasks: the tasks that an exception passed through, the outermost first.
+        is_tasks: whether a task raised it, and Ray raised it again in the driver.
+        attempts: number of a task's attempts; 1 without a retry.
+        restarts: number of an actor's restarts.
         unfinished: the names of the job's tasks that had not finished when it ended.
     """
 
@@ -97,7 +96,7 @@ def of_driver(
 ) -> Failure:
     """Returns the failure of a job whose driver ended with an exception.
 
-    `tasks` are the job's failed tasks, the latest first, and `actors` the job's.
+    `tasks` are the job's failed tasks, the latest first; `actors` are the job's actors.
     """
     # Ray's own exceptions don't name their task or actor; its tables do.
     of_its_kind = [task for task in tasks if _OF_TABLE.get(task.error_type) == raised.name]
@@ -153,14 +152,14 @@ def of_actor(actor: Actor) -> Failure:
 
 
 def last_words(text: str) -> str:
-    """Returns the last line that has a word in it, without the margin of an exception group."""
-    # Ray's own line may come after those of a program that ended at once.
+    """Returns the last line with a word in it, without the margin of an exception group."""
+    # Ray's own line may follow the lines of a program that ended at once.
     lines = (line.strip(" |+-") for line in reversed(text.splitlines()) if _ENTRYPOINT not in line)
     return next((line for line in lines if re.search(r"\w", line)), "")
 
 
 def last_raised(log: str) -> Failure | None:
-    """Returns the exception that ended the program which printed `log`; None where none is in plain form."""
+    """Returns the exception that ended the program with this log; None if it has none in plain form."""
     lines = log.splitlines()
     traced = [at for at, line in enumerate(lines) if line == _TRACEBACK]
     begun = [at for at in traced if not any(map(_ASIDE.match, lines[max(0, at - 2) : at]))]
@@ -170,9 +169,9 @@ def last_raised(log: str) -> Failure | None:
     if begun:
         after = (at for at in range(begun[-1], len(lines)) if _ASIDE.match(lines[at]))
         lines = _up_to_others(lines[begun[-1] : next(after, len(lines))])
-        # The first is the driver's own, and what follows are its words.
+        # The first is the driver's own, and the next lines are its message.
         return _raised(lines, _ends(lines)[:1])
-    # A SyntaxError of the program itself has no traceback, and is the last; it has the place before it.
+    # A SyntaxError of the program itself comes last, without a traceback, after the place in the code.
     ends = [at for at in _ends(lines) if any(map(_FRAME.match, lines[max(0, at - 4) : at]))]
     return _raised(lines, ends[-1:])
 
@@ -197,7 +196,7 @@ def _raised(lines: Sequence[str], end: Sequence[int]) -> Failure | None:
 
 
 def _named(lines: Sequence[str], at: int) -> tuple[str, str]:
-    """Returns the class of the exception whose line that is, without its module, and its words."""
+    """Returns the class of the exception on this line, without its module, and its message."""
     match = _EXCEPTION.fullmatch(lines[at])
     assert match, "it is one of `_ends`"
     words = [match["message"] or "", *lines[at + 1 :]]
@@ -205,7 +204,7 @@ def _named(lines: Sequence[str], at: int) -> tuple[str, str]:
 
 
 def _ends(lines: Sequence[str]) -> list[int]:
-    """Returns where an exception's line is: at the margin, below the lines of a frame."""
+    """Returns the indexes of exceptions' lines: at the margin, below the lines of a frame."""
     return [
         at
         for at, line in enumerate(lines)
@@ -214,7 +213,7 @@ def _ends(lines: Sequence[str]) -> list[int]:
 
 
 def _up_to_others(lines: Sequence[str]) -> list[str]:
-    """Returns a traceback without what others print between its lines, and up to what they print after it."""
+    """Returns a traceback up to the next line of another process after it, without such lines within it."""
     kept: list[str] = []
     ended = False
     for line in lines:

@@ -1,4 +1,4 @@
-"""Archive for a bug report: what a diagnosis gathered, without secrets."""
+"""Archive for a bug report: the evidence of a diagnosis, without secrets."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from rayside.worker.secret_names import may_be_secret_name
 
 MANIFEST = "MANIFEST.txt"
 _KINDS = (".tar.gz", ".tgz", ".zip")
-# Of a log's name, so many characters are in that of its file.
+# Limit: characters of a log's name in its file name.
 _LONGEST_NAME = 180
-# What each document is, for the manifest; logs are files of their own.
+# File name and description of each document, for the manifest; logs are separate files.
 _DOCUMENTS = {
     "ray": ("ray/version.json", "Ray's version and session"),
     "jobs": ("ray/jobs.json", "the submitted jobs, as Ray's Jobs API has them"),
@@ -81,16 +81,16 @@ def write(
     settings: Mapping[str, Any],
     secrets: Sequence[str],
 ) -> int:
-    """Writes the archive, readable by this user alone, and returns how many secrets were taken out.
+    """Writes the archive, readable by this user alone, and returns the number of redacted secrets.
 
-    `secrets` are values that may stand nowhere in it. Raises InvalidArgument where `file` can't be made.
+    `secrets` are values that must not be in it. Raises InvalidArgument if `file` can't be created.
     """
     redactor = Redactor(secrets, is_secret=may_be_secret_name)
     files = _files(gathered, findings, versions, settings, redactor)
     files.insert(0, _File(MANIFEST, "this list", _manifest(files, redactor)))
     try:
         content = _packed(files, is_zip=file.name.endswith(".zip"))
-        # It is 0600 from its first moment, and never another's file, whatever has come there meanwhile.
+        # Created with the mode 0600, and never over an existing file, whatever was made there meanwhile.
         descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as stream:
@@ -116,7 +116,7 @@ def _files(
         return _File(name, holds, json.dumps(redactor.document(value), indent=2, ensure_ascii=False) + "\n")
 
     def log(name: str, holds: str, text: str) -> _File:
-        # Names of jobs are their users': none leads out of the archive's folder, and each stays its own.
+        # Names of jobs are untrusted: none can lead out of the archive's folder, and each stays unique.
         quoted = quote(name, safe="")
         if len(quoted) > _LONGEST_NAME:
             quoted = f"{quoted[:_LONGEST_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"

@@ -1,6 +1,6 @@
-"""Rows of Ray's tables and of Kubernetes, read as evidence.
+"""Parser of rows of Ray's tables and of Kubernetes into evidence.
 
-The columns are those of Ray's State API (ray/util/state/common.py) and of its Jobs API, of Ray 2.60.
+The columns belong to Ray's State API (ray/util/state/common.py) and its Jobs API, in Ray 2.60.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any
 from bootstrap.diagnosis.evidence import Actor, Node, PlacementGroup, Row, Task
 from rayside.ray.records import Job, read_job
 
-# Ray's supervisors of jobs are actors in this namespace, and nobody's but Ray's.
+# Namespace of Ray's supervisors of jobs; no other actors are in it.
 _SUPERVISORS = "SUPERVISOR_ACTOR_RAY_NAMESPACE"
 
 
 def read_jobs(rows: Iterable[Row]) -> list[Job]:
-    """Returns the jobs of Ray's table; as all here that reads rows, raises where one is not like Ray's."""
+    """Returns the jobs of Ray's table. Like all readers here, it raises for a malformed row."""
     jobs = [read_job(row) for row in rows]
-    job: Any  # An answer may be of any type.
+    job: Any  # A response may have any type.
     for job in jobs:
         if not isinstance(job.runtime_env, Mapping) or not isinstance(job.exit_code, int | None):
             raise TypeError("its runtime_env or its exit code is of another type")
@@ -26,7 +26,7 @@ def read_jobs(rows: Iterable[Row]) -> list[Job]:
 
 
 def read_error_types(rows: Iterable[Row], jobs: Iterable[Job]) -> dict[str, str]:
-    """Returns what Ray calls the failures of these jobs, by submission id."""
+    """Returns Ray's error types of these jobs, by submission id."""
     types = {_text(row.get("submission_id")): _text(row.get("error_type")) for row in rows}
     return {job.submission_id: types.get(job.submission_id, "") for job in jobs}
 
@@ -114,7 +114,7 @@ def read_groups(rows: Iterable[Row]) -> list[PlacementGroup]:
 
 
 def read_used(status: Row) -> dict[str, dict[str, float]]:
-    """Returns how much of each resource is in use, by node, from what `/api/cluster_status` says."""
+    """Returns the amount of each resource in use, by node, from a response of `/api/cluster_status`."""
     report = ((status.get("data") or {}).get("clusterStatus") or {}).get("loadMetricsReport") or {}
     return {
         node: {name: float(amounts[0]) for name, amounts in usage.items()}

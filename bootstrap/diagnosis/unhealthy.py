@@ -1,4 +1,4 @@
-"""Explains a Ray that does not answer, dead nodes, pods in trouble and failed RayJobs."""
+"""Findings for a Ray cluster that does not respond, dead nodes, pods in trouble and failed RayJobs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from bootstrap.diagnosis.evidence import Evidence, Finding, Row, Weight
 from bootstrap.kube.trouble import explain, waiting
 from rayside.ray.outcome import explain_exit
 
-# A node that died so many seconds ago, or less, may be why something fails now.
+# Seconds in which a node's death may be the cause of other failures.
 _RECENT = 600.0
-# With cgroup v1 the kubelet may call this end `Error`: it is not told of a kill for memory.
+# With cgroup v1 the kubelet may report `Error` for this exit code: it does not see a kill for memory.
 _KILLED = 137
 
 
 def ray_unreachable(evidence: Evidence) -> Iterator[Finding]:
-    """Yields a finding where Ray does not answer, with what its head said last."""
+    """Yields a finding if Ray does not respond, with the last line of its head's log."""
     if evidence.ray is None:
         return
     lines = [line.strip() for line in evidence.head_log.splitlines() if line.strip()]
@@ -33,7 +33,7 @@ def ray_unreachable(evidence: Evidence) -> Iterator[Finding]:
 
 
 def dead_nodes(evidence: Evidence) -> Iterator[Finding]:
-    """Yields a finding for each node that died; what Ray was asked to remove is none."""
+    """Yields a finding for each node that died, but not for nodes that Ray was asked to remove."""
     alive = sum(node.alive for node in evidence.nodes)
     for node in evidence.nodes:
         if node.alive or "Expected termination" in node.message:
@@ -73,7 +73,7 @@ def troubled_pods(evidence: Evidence) -> Iterator[Finding]:
 
 
 def restarted_containers(evidence: Evidence) -> Iterator[Finding]:
-    """Yields a finding for each container that runs again after it ended badly."""
+    """Yields a finding for each container that runs again after a failure."""
     for pod in evidence.pods:
         for container in pod.get("status", {}).get("containerStatuses", []):
             ended = container.get("lastState", {}).get("terminated") or {}
@@ -96,7 +96,7 @@ def restarted_containers(evidence: Evidence) -> Iterator[Finding]:
 
 
 def failed_rayjobs(evidence: Evidence) -> Iterator[Finding]:
-    """Yields a finding for each RayJob that failed, unless its job failed in Ray, which says more."""
+    """Yields a finding for each RayJob that failed, unless Ray has its failed job, which says more."""
     known = {job.submission_id for job in evidence.jobs if job.status == "FAILED"}
     for rayjob in evidence.rayjobs:
         status = rayjob.get("status") or {}
@@ -126,7 +126,7 @@ def _ending(ended: Row, *, killed: bool) -> str:
 
 
 def _events(evidence: Evidence, name: str, uid: str | None) -> Sequence[Row]:
-    """Returns a pod's events, oldest first; with `uid`, not those of an earlier pod of that name."""
+    """Returns a pod's events, oldest first; with `uid`, without events of an earlier pod of that name."""
     own = [
         event
         for event in evidence.events

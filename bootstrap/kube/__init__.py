@@ -1,1 +1,1 @@
-"""Talks to Kubernetes: reads, forwards, RayJobs, and what became of a pod."""
+"""Kubernetes: API client, RayJobs, permissions, sizes, and causes of pods' failures."""

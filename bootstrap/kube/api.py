@@ -1,4 +1,4 @@
-"""Calls the Kubernetes API, in JSON: reads, server-side applies, and removes."""
+"""Kubernetes API calls, in JSON: reads, server-side applies, patches and removals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rayside.errors import ClusterUnreachable, CredentialsRefused, NotReady, Not
 
 CORE = "/api/v1"
 RAY = "/apis/ray.io/v1"
-# All that is applied is applied in this name. It takes its own fields over again, and nobody else's
+# Field manager of all that Rayside applies. It takes over its own fields again, and no other manager's
 # (https://kubernetes.io/docs/reference/using-api/server-side-apply/#conflicts).
 FIELD_MANAGER = "rayside"
 
@@ -28,8 +28,8 @@ FIELD_MANAGER = "rayside"
 class Kube:
     """One context of one kubeconfig, and the namespace that Ray is in.
 
-    Each call raises ClusterUnreachable; CredentialsRefused, also where they have expired and can't be
-    renewed; Forbidden where a right is lacking.
+    Each call raises ClusterUnreachable; CredentialsRefused, also if they have expired and can't be renewed;
+    Forbidden for permission denied.
     """
 
     kubeconfig: Path
@@ -38,11 +38,11 @@ class Kube:
 
     @property
     def options(self) -> list[str]:
-        """Returns the options by which kubectl and its plugins reach this context."""
+        """Returns the options of kubectl and its plugins for this context."""
         return ["--kubeconfig", str(self.kubeconfig), "--context", self.context]
 
     def get(self, path: str, **query: str) -> dict[str, Any] | None:
-        """Returns the object, or the list, at `path`, as in `/api/v1/nodes`; None where there is none."""
+        """Returns the object, or the list, at `path`, as in `/api/v1/nodes`; None if there is none."""
         return self._call("GET", path, query)
 
     def items(self, path: str, selector: str = "", fields: str = "") -> list[dict[str, Any]]:
@@ -63,18 +63,18 @@ class Kube:
         return sorted(own, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "")
 
     def ray(self, plural: str, name: str) -> dict[str, Any] | None:
-        """Returns a RayCluster or RayJob: `plural` is rayclusters or rayjobs. None where there is none."""
+        """Returns a RayCluster or RayJob: `plural` is rayclusters or rayjobs. None if there is none."""
         return self.get(f"{RAY}/namespaces/{self.namespace}/{plural}/{name}")
 
     def log(self, selector: str, container: str) -> str:
-        """Returns what a container of the first pod with these labels has printed. Raises NotRunning."""
+        """Returns the log of a container of the first pod with these labels. Raises NotRunning."""
         pods = self.pods(selector)
         if not pods:
             raise NotRunning(f"there is no pod {selector}", hint="./invokew up makes it")
         return self.pod_log(pods[0]["metadata"]["name"], container)
 
     def pod_log(self, pod: str, container: str, **query: str) -> str:
-        """Returns what a pod's container has printed. Raises NotRunning where it has no log yet."""
+        """Returns the log of a pod's container. Raises NotRunning if it has no log yet."""
         path = f"{self._core}/pods/{pod}/log"
         answer = self._send("GET", path, {"container": container, **query})
         if answer.status in (400, 404):
@@ -85,16 +85,16 @@ class Kube:
         return str(answer.data, errors="replace")
 
     def apply(self, document: Mapping[str, Any]) -> None:
-        """Makes the object, or makes its fields so, and takes no field from anybody else.
+        """Creates the object, or sets its fields, without taking over fields of other managers.
 
-        Raises FieldConflict where another manager has set one of them otherwise.
+        Raises FieldConflict if another manager has set a field to another value.
         """
         path = path_of(document)
         query = {"fieldManager": FIELD_MANAGER}
         try:
             made = self._call("PATCH", path, query, document)
         except FieldConflict as conflict:
-            # For Kubernetes, what was patched in our name was set by another manager than what was applied.
+            # For Kubernetes, fields patched in our name belong to another manager than applied ones.
             if conflict.managers != {FIELD_MANAGER}:
                 raise
             made = self._call("PATCH", path, {**query, "force": "true"}, document)
@@ -105,9 +105,9 @@ class Kube:
             )
 
     def replace(self, path: str, version: str, data: Mapping[str, str]) -> bool:
-        """Makes these values of a Secret's `data` so, in Base64, where it is still of that version.
+        """Sets these values of a Secret's `data`, in Base64, if it still has that version.
 
-        Returns whether it was: somebody else may have changed it meanwhile.
+        Returns whether it had: another client may have changed it meanwhile.
         """
         body = {"metadata": {"resourceVersion": version}, "data": dict(data)}
         answer = self._send("PATCH", path, {}, body, "application/merge-patch+json")
@@ -117,14 +117,14 @@ class Kube:
         return True
 
     def patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> None:
-        """Changes the object at `path` by a JSON Patch (RFC 6902), in our name.
+        """Changes the object at `path` with a JSON Patch (RFC 6902), in our name.
 
-        Raises NotReady where a `test` among the operations fails: somebody else has changed it meanwhile.
+        Raises NotReady if a `test` among the operations fails: another client has changed it meanwhile.
         """
         query = {"fieldManager": FIELD_MANAGER}
         answer = self._send("PATCH", path, query, list(operations), "application/json-patch+json")
         if answer.status == 422:
-            # So is a change that an admission controller refuses.
+            # An admission controller's refusal has the same status.
             why = words(answer.data)
             raise NotReady(
                 f"{path} was changed meanwhile, or must not be: {why}", hint="run the command again"
@@ -132,19 +132,19 @@ class Kube:
         self._require_success(answer, "PATCH", path)
 
     def delete(self, path: str, **query: str) -> None:
-        """Asks for the removal of the object at `path`; does nothing where there is none.
+        """Requests the removal of the object at `path`; does nothing if there is none.
 
-        `query` is as in gracePeriodSeconds="1": how long a pod's programs have to end.
+        `query` as in gracePeriodSeconds="1": how long a pod's programs have to end.
         """
         self._call("DELETE", path, query)
 
     def require(self, verb: str, resource: str) -> None:
-        """Checks that we may, as in `get`, `pods/portforward`, in the namespace. Raises Forbidden."""
+        """Checks a permission in the namespace, as in `get`, `pods/portforward`. Raises Forbidden."""
         if not self.allowed(verb, resource):
             raise forbidden(verb, resource, "", self.namespace)
 
     def allowed(self, verb: str, resource: str, group: str = "", *, everywhere: bool = False) -> bool:
-        """Returns whether we may, as in `get`, `pods/portforward`: in the namespace, or `everywhere`."""
+        """Returns whether a permission is granted, as in `get`, `pods/portforward`: here, or `everywhere`."""
         kind, _, sub = resource.partition("/")
         review = {
             "apiVersion": "authorization.k8s.io/v1",
@@ -164,17 +164,17 @@ class Kube:
         return bool(answer["status"]["allowed"])
 
     def secret(self, name: str, key: str) -> str | None:
-        """Returns one value of a Secret of the namespace; None where there is none."""
+        """Returns one value of a Secret of the namespace; None if there is none."""
         document = self.get(f"{CORE}/namespaces/{self.namespace}/secrets/{name}")
         value = (document or {}).get("data", {}).get(key)
         return base64.b64decode(value).decode() if value else None
 
     def is_ready(self) -> bool:
-        """Returns whether the API has come up whole: before, it may know nobody's rights yet."""
+        """Returns whether the API is ready: before, it may not know any permissions yet."""
         return bool(self._send("GET", "/readyz", {}).status == 200)
 
     def now(self) -> datetime:
-        """Returns the time by the API's clock, to the second; by this machine's where it does not say."""
+        """Returns the time of the API's clock, to the second; this machine's time if the API sends none."""
         try:
             return parsedate_to_datetime(self._send("GET", "/version", {}).headers.get("Date", ""))
         except ValueError:
@@ -206,8 +206,8 @@ class Kube:
     def _send(
         self, method: str, path: str, query: Mapping[str, str], body: object = None, kind: str = ""
     ) -> Any:
-        """Returns the answer, whatever it is; asks once more where the credentials may be old."""
-        # It imports a large package, which no other verb than those of Kubernetes has to wait for.
+        """Returns the response, whatever its status; retries once if the credentials may be old."""
+        # Not at the top: it imports a large package, which only verbs for Kubernetes need.
         from bootstrap.kube.api_client import client
 
         known = client(self.kubeconfig, self.context)
@@ -217,14 +217,14 @@ class Kube:
             return client(self.kubeconfig, self.context).send(method, path, query, body, kind)
 
     def _require_success(self, answer: Any, method: str, path: str) -> None:
-        """Raises what `refusal` makes of an error."""
+        """Raises the error that `refusal` returns for a failed request."""
         if 200 <= answer.status < 300:
             return
         raise refusal(self.url, method, path, answer.status, answer.data)
 
 
 def path_of(document: Mapping[str, Any], plural: str = "") -> str:
-    """Returns the path of an object, which has its namespace in it where it is in one."""
+    """Returns the path of an object, with its namespace if it has one."""
     version, metadata = document["apiVersion"], document["metadata"]
     namespace = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
@@ -232,7 +232,7 @@ def path_of(document: Mapping[str, Any], plural: str = "") -> str:
 
 
 def _plural(kind: str) -> str:
-    """Returns the resource of a kind, as in `networkpolicies`: English, as Kubernetes' own kinds are."""
+    """Returns the resource of a kind, as in `networkpolicies`: the English plural, as Kubernetes has it."""
     name = kind.lower()
     if name.endswith("s"):
         return f"{name}es"
@@ -240,9 +240,9 @@ def _plural(kind: str) -> str:
 
 
 def made_here(document: Mapping[str, Any]) -> bool:
-    """Returns whether the object is ours: we applied it, and no other manager holds a field with us.
+    """Returns whether the object is ours: we applied it, and no other manager owns a field with us.
 
-    Who makes an object holds its fields; who applies the same values over it holds them too.
+    The creator of an object owns its fields; a client that applies the same values owns them, too.
     """
     parts = document["metadata"].get("managedFields", [])
     own = [part["fieldsV1"] for part in parts if part["manager"] == FIELD_MANAGER]
@@ -256,7 +256,7 @@ def _overlap(fields: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
 
 
 def require_namespace(kube: Kube) -> None:
-    """Raises NamespaceTerminating where the namespace is being deleted, NotRunning where there is none."""
+    """Raises NamespaceTerminating if the namespace is being deleted, NotRunning if it does not exist."""
     namespace = kube.get(f"{CORE}/namespaces/{kube.namespace}")
     if namespace is None:
         raise NotRunning(

@@ -1,6 +1,6 @@
-"""Clients of Kubernetes' API, by the package `kubernetes`: one for each context that this process reaches.
+"""Clients of Kubernetes' API with the package `kubernetes`: one for each context that this process uses.
 
-This module is imported where an API is asked and nowhere else: the package takes half a second.
+This module is imported only where a request is sent: the package's import takes half a second.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from rayside.errors import ClusterUnreachable, CredentialsRefused, InvalidYaml, 
 from rayside.loopback import proxy_for
 from rayside.plain import fits_header, line
 
-# A connection, and an answer, may take so many seconds.
+# Timeouts in seconds to connect, and to read.
 _PATIENCE = (3.0, 15.0)
-# So many connections are kept open while nobody asks by them: as many places are removed at once.
+# Limit: idle connections that are kept open; as many places are removed at once.
 _KEPT_OPEN = 32
-# So many characters of an error of the package, or of TLS, are shown.
+# Limit: characters that are shown of an error of the package, or of TLS.
 _LONGEST_REASON = 500
-# By such an alert a server that looks at the client's certificate before it answers ends TLS.
+# TLS alerts of a server that rejects the client's certificate in the handshake.
 _CERTIFICATE_REFUSED = re.compile(r"alert (\w+ )?certificate|alert unknown ca")
-# The package gets these keys of a user: its `auth-provider` renews tokens without keeping them.
+# Keys of a user that the package gets: with `auth-provider` it would renew tokens without storing them.
 _CREDENTIALS = (
     *("client-certificate", "client-certificate-data", "client-key", "client-key-data"),
     *("token", "tokenFile", "username", "password"),
 )
-# By these a user acts with another's rights, mostly fewer.
+# Impersonation: a user acts with another user's permissions, mostly fewer.
 _IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
-# What is wrong in a kubeconfig raises one of these, here or in the package.
+# Errors of an invalid kubeconfig, here or in the package.
 _UNREADABLE = (ConfigException, InvalidYaml, KeyError, TypeError, ValueError, AttributeError, OSError)
 
 _clients: dict[tuple[Path, str], Client] = {}
@@ -53,16 +53,16 @@ _connecting = threading.Lock()
 
 
 class _Retries(Retry):
-    """Retries of what the API turns away, as it does for a moment while it sets up a custom resource.
+    """Retries of requests that the API rejects, as for a moment while it sets up a custom resource.
 
-    With 429 and 503 it has not begun with it; with 500, a write may have been done.
+    With 429 and 503 it has not begun with the request; with 500, a write may have been done.
     """
 
     def is_retry(self, method: str, status_code: int, has_retry_after: bool = False) -> bool:
         return status_code in (429, 503) or (status_code == 500 and method in ("GET", "POST"))
 
 
-# An answer that leads elsewhere is not followed.
+# Redirects are not followed.
 _RETRIES = _Retries(
     connect=0,
     read=0,
@@ -78,13 +78,13 @@ _RETRIES = _Retries(
 
 @dataclass(eq=False)
 class Client:
-    """A client with the credentials of a context, as they were when its kubeconfig had this `stamp`."""
+    """A client with the credentials of a context, from its kubeconfig with this `stamp`."""
 
     api: ApiClient
     file: Path
     context: str
     stamp: tuple[int, ...]
-    # Credentials were refused, or TLS failed: the next client is made of what the files have then.
+    # Credentials were refused, or TLS failed: the next client reads the files again.
     is_spent: bool = False
 
     @property
@@ -92,16 +92,16 @@ class Client:
         return without_user(self.api.configuration.host)
 
     def outdated(self) -> bool:
-        """Returns whether it is of no more use, or the kubeconfig has changed."""
+        """Returns whether it is spent, or the kubeconfig has changed."""
         return self.is_spent or _stamp(self.file) != self.stamp
 
     def refuse(self) -> CredentialsRefused:
-        """Notes that the API does not take the credentials, and returns the error."""
+        """Records that the API refuses the credentials, and returns the error."""
         self.is_spent = True
         return refused(self.file, self.context)
 
     def send(self, method: str, path: str, query: Mapping[str, str], body: Any = None, kind: str = "") -> Any:
-        """Returns the answer, with its `status`, `headers` and `data`, also where it is an error, but 401.
+        """Returns the response, with its `status`, `headers` and `data`, also for an error other than 401.
 
         Raises ClusterUnreachable, CredentialsRefused.
         """
@@ -133,9 +133,9 @@ class Client:
 
 
 def client(file: Path, context: str) -> Client:
-    """Returns this process's client of a context; a plugin is asked once for all its callers.
+    """Returns this process's client of a context; a credential plugin runs once for all callers.
 
-    Raises ClusterUnreachable where the kubeconfig leads nowhere, CredentialsRefused.
+    Raises ClusterUnreachable if the kubeconfig names no cluster, CredentialsRefused.
     """
     with _connecting:
         known = _clients.get((file, context))
@@ -161,19 +161,19 @@ def _api(file: Path, context: str) -> ApiClient:
     cluster, user = _entries(file, context)
     configuration = Configuration(connection_pool_maxsize=_KEPT_OPEN, retries=_RETRIES)
     tls = None
-    # The package gets no file: an error of its reader would quote a whole entry, with its token.
+    # The package gets no file: an error of its parser would quote a whole entry, with its token.
     document = {
         "contexts": [{"name": context, "context": {"cluster": "its", "user": "its"}}],
         "clusters": [{"name": "its", "cluster": cluster}],
         "users": [{"name": "its", "user": user}],
     }
-    # OpenSSL takes certificates and keys from files only; these are the owner's alone and are gone at once.
+    # OpenSSL reads certificates and keys from files only; these are private and are removed at once.
     with tempfile.TemporaryDirectory(prefix="rayside-") as folder:
         loader = KubeConfigLoader(document, context, config_base_path=str(file.parent), temp_file_path=folder)
         loader.load_and_set(configuration)
         if configuration.host.startswith("https:"):
             tls = _tls(configuration)
-    # It would set all of these again before each request.
+    # The hook would set the credentials again before each request.
     configuration.refresh_api_key_hook = None
     if token := configuration.api_key.get("BearerToken", "").strip():
         if not fits_header(token.partition(" ")[2]):
@@ -190,7 +190,7 @@ def _api(file: Path, context: str) -> ApiClient:
 
 
 def _entries(file: Path, context: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns the context's cluster and its user, with what a plugin gave."""
+    """Returns the context's cluster and its user, with the credentials of a plugin."""
     by_kind = kubeconfig.entries(file, context)
     if by_kind is None:
         raise ValueError(f"it has no context {context}, or not its cluster and user")
@@ -203,7 +203,7 @@ def _entries(file: Path, context: str) -> tuple[dict[str, Any], dict[str, Any]]:
             f"the user of {context} in {file} acts as another ({', '.join(acting)}), which Rayside can't",
             hint="name a context whose user has these rights itself",
         )
-    # As kubectl does, nothing secret is read, or asked for, that would be sent for everybody to see.
+    # As in kubectl, no credentials are read or requested for a connection without TLS.
     if _address("server", cluster["server"]).scheme != "https":
         return cluster, {}
     own = {key: user[key] for key in _CREDENTIALS if key in user}
@@ -215,7 +215,7 @@ def _entries(file: Path, context: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _set_proxy(configuration: Configuration, proxy: str | None) -> None:
-    """Sets the proxy, whatever the environment says: the package would use that for this machine, too."""
+    """Sets the proxy instead of the environment's, which the package would use for this machine, too."""
     configuration.proxy, configuration.no_proxy = proxy, None
     if proxy and (address := _address("proxy", proxy)).username:
         pair = f"{unquote(address.username)}:{unquote(address.password or '')}".encode()
@@ -224,19 +224,19 @@ def _set_proxy(configuration: Configuration, proxy: str | None) -> None:
 
 
 def _address(what: str, url: str) -> SplitResult:
-    """Splits a URL. Raises ValueError, which has no credentials in it."""
+    """Splits a URL. Raises ValueError, without credentials in its message."""
     with contextlib.suppress(ValueError):
         parts = urlsplit(url)
-        # Where the port is no number, asking for it raises.
+        # A port that is no number raises.
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
             return parts
     raise ValueError(f"its {what} {without_user(url)} is not an HTTP {what}")
 
 
 def _tls(configuration: Configuration) -> ssl.SSLContext:
-    """Takes the certificates out of a configuration, whose files are about to go."""
+    """Moves the certificates out of a configuration, whose files are about to be removed."""
     tls = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    # Python 3.13 has it on; CAs of clusters often lack what it asks for, and kubectl takes them.
+    # Python 3.13 sets it; certificates of clusters' CAs often violate it, and kubectl accepts them.
     tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not configuration.verify_ssl:
         tls.check_hostname = False

@@ -1,4 +1,4 @@
-"""Contents of a namespace, of every kind that the API has, before it is removed with all of it."""
+"""Contents of a namespace, of every kind in the API, before the namespace is removed with them."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Any
 from bootstrap.kube.api import CORE, Kube
 from rayside.errors import RaysideError
 
-# A kind of objects is known by the path of its API version, and its resource, as in `deployments`.
+# A kind of objects: the path of its API version, and its resource, as in `deployments`.
 Kind = tuple[str, str]
-# These come and go by themselves, or only show what others hold.
+# Resources that are transient, or only show other objects.
 _PASSING = {"events", "endpoints", "leases"}
 _SHOWING = {"metrics.k8s.io"}
-# Kubernetes puts these into every namespace.
+# Objects that Kubernetes creates in every namespace.
 _OF_EVERY_NAMESPACE = {("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default")}
 
 
 def held(kube: Kube, known: Sequence[Kind] = ()) -> list[str]:
-    """Returns what the namespace holds that would not go by itself, as in `deployments/web`.
+    """Returns the namespace's objects that would not go by themselves, as in `deployments/web`.
 
-    Left out is what goes with its owner, and what is being removed. What can't be listed counts as held.
-    `known` has what `kinds` returned a moment ago; without it, the API is asked.
+    Objects with an owner, or being removed, are left out. A resource that can't be listed counts as held.
+    `known` is a recent result of `kinds`; without it, the API is asked.
     """
     found = known or kinds(kube)
     return [f"{resource}/{name}" for path, resource in found for name in _names(kube, path, resource)]
 
 
 def kinds(kube: Kube) -> list[Kind]:
-    """Returns the kinds of objects that namespaces hold, by some twenty requests.
+    """Returns the kinds of objects in namespaces, with some twenty requests.
 
-    Each is the path of an API version that the API prefers, with a resource of its namespaces.
+    Each is the path of the API's preferred version of a group, with a namespaced resource.
     """
     groups = (kube.get("/apis") or {}).get("groups", [])
     paths = [

@@ -1,9 +1,9 @@
-"""Reads one context of a kubeconfig, and asks the program that it names for credentials (a plugin).
+"""Kubeconfig: reads one context, and runs its credential plugin.
 
-The keys are those of k8s.io/client-go, tools/clientcmd/api/v1/types.go. A plugin prints an ExecCredential
+The keys are defined in k8s.io/client-go, tools/clientcmd/api/v1/types.go. A plugin prints an ExecCredential
 (https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins). The
-package `kubernetes` runs plugins, too, but waits for one without end, lets it write on the terminal, and
-goes on without credentials where it fails.
+package `kubernetes` runs plugins, too, but without a timeout; it lets them write to the terminal, and
+continues without credentials if they fail.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from rayside.errors import CredentialsRefused, InvalidSetting, InvalidYaml, Rays
 from rayside.plain import line, printed
 from rayside.system.shell import Shell
 
-# A plugin may ask a server, or open a browser for a login; so many seconds are enough for both.
+# Timeout in seconds of a plugin, which may ask a server, or open a browser for a login.
 _PLUGIN_PATIENCE = 60.0
-# A plugin's complaint is shown up to so many characters.
+# Limit: characters that are shown of a plugin's error.
 _LONGEST_COMPLAINT = 300
 
 
 def file_with(context: str, environment: Mapping[str, str] = os.environ) -> tuple[Path, str]:
     """Returns the user's kubeconfig that has a context with its cluster and user, and its namespace.
 
-    Raises InvalidSetting where none has it, InvalidYaml.
+    Raises InvalidSetting if none has it, InvalidYaml.
     """
     named = [part for part in environment.get("KUBECONFIG", "").split(os.pathsep) if part]
     files = [Path(part) for part in named] or [Path.home() / ".kube" / "config"]
@@ -49,7 +49,7 @@ def file_with(context: str, environment: Mapping[str, str] = os.environ) -> tupl
 
 
 def server(file: Path, context: str) -> str:
-    """Returns the API's address, for which no plugin is asked; empty where the file does not say it."""
+    """Returns the API's URL, without running a plugin; empty if the file has none."""
     try:
         by_kind = entries(file, context)
         return str(by_kind["cluster"]["server"]).rstrip("/") if by_kind else ""
@@ -58,9 +58,9 @@ def server(file: Path, context: str) -> str:
 
 
 def entries(file: Path, context: str) -> dict[str, Any] | None:
-    """Returns a context with its cluster and its user, by these names; None where one is missing.
+    """Returns a context with its cluster and its user, by these names; None if one is missing.
 
-    Raises InvalidYaml; TypeError or AttributeError for what is YAML and no kubeconfig.
+    Raises InvalidYaml; TypeError or AttributeError for YAML that is no kubeconfig.
     """
     try:
         document: dict[str, Any] = yaml_file.parse(file.read_text(), str(file)) or {}
@@ -81,10 +81,9 @@ def _named(document: Mapping[str, Any], kind: str, name: str | None) -> dict[str
 
 
 def credentials(plugin: Mapping[str, Any], cluster: Mapping[str, Any], file: Path) -> dict[str, str]:
-    """Runs a plugin, and returns what it gives in the words of a kubeconfig's user.
+    """Runs a plugin, and returns its credentials as the keys of a kubeconfig's user.
 
-    Raises CredentialsRefused where it gives nothing; KeyError, TypeError or AttributeError for an `exec` that
-    is none.
+    Raises CredentialsRefused if it gives none; KeyError, TypeError or AttributeError for an invalid `exec`.
     """
     command = str(plugin["command"])
     if os.sep in command:
@@ -98,7 +97,7 @@ def credentials(plugin: Mapping[str, Any], cluster: Mapping[str, Any], file: Pat
     impatience = threading.Timer(_PLUGIN_PATIENCE, shell.interrupt)
     impatience.daemon = True
     impatience.start()
-    # It may run in a thread that an interrupted command leaves behind.
+    # It may run in a thread that an interrupted command does not wait for.
     atexit.register(shell.interrupt)
     try:
         outcome = shell.run(
@@ -106,7 +105,7 @@ def credentials(plugin: Mapping[str, Any], cluster: Mapping[str, Any], file: Pat
             env={**os.environ, **own, "KUBERNETES_EXEC_INFO": json.dumps(request)},
             check=False,
         )
-        if outcome.code != 0:  # What it has printed may be a token: only its standard error is shown.
+        if outcome.code != 0:  # Its output may be a token: only its standard error is shown.
             complaint = printed(outcome.err).strip().rpartition("\n")[2]
             raise ValueError(line(complaint, _LONGEST_COMPLAINT) or f"it ended with exit code {outcome.code}")
         return _as_user(json.loads(outcome.out))
@@ -122,7 +121,7 @@ def credentials(plugin: Mapping[str, Any], cluster: Mapping[str, Any], file: Pat
 
 
 def _as_user(answer: Any) -> dict[str, str]:
-    """Returns what an ExecCredential has. Raises ValueError, which quotes no token."""
+    """Returns the credentials of an ExecCredential. Raises ValueError, which quotes no token."""
     status = answer.get("status") if isinstance(answer, dict) else None
     if not isinstance(status, dict):
         raise ValueError("it printed no status")

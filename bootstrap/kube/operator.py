@@ -1,4 +1,4 @@
-"""Finds the KubeRay operator, wherever it is in the cluster, and says whether it serves us."""
+"""KubeRay operator: found in any namespace, and checked for its version and watched namespaces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bootstrap.kube.api import RAY, Kube, made_here
 from bootstrap.settings import KUBERAY_VERSION
 from rayside.errors import Drifted, Forbidden, RaysideError
 
-# Its Deployment is labelled so in KubeRay's config/manager, and in its Helm chart; its pods in both.
+# Labels of its Deployment in KubeRay's config/manager, and in its Helm chart; labels of its pods in both.
 _DEPLOYMENTS = "app.kubernetes.io/name in (kuberay,kuberay-operator)"
 _PODS = "app.kubernetes.io/component=kuberay-operator"
 DEPLOYMENTS = "/apis/apps/v1/deployments"
@@ -21,7 +21,7 @@ DEPLOYMENTS = "/apis/apps/v1/deployments"
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator, by its Deployment as the API has it."""
+    """An operator, described by its Deployment in the API."""
 
     kube: Kube
     deployment: Mapping[str, Any]
@@ -44,24 +44,24 @@ class Operator:
 
     @property
     def replicas(self) -> int:
-        """Returns how many pods are asked for; Kubernetes' default is one."""
+        """Returns the desired number of pods; Kubernetes' default is one."""
         return int(self.deployment["spec"].get("replicas", 1))
 
     def runs(self) -> bool:
-        """Returns whether a pod of it, as it is described now, is available."""
+        """Returns whether a pod of its current version is available."""
         status = self.deployment.get("status") or {}
         current = status.get("observedGeneration") == self.deployment["metadata"]["generation"]
         return current and bool(status.get("availableReplicas"))
 
     def problem(self) -> RaysideError | None:
-        """Returns why its pod can't run; None where it is simply on its way."""
+        """Returns why its pod can't run; None if it runs or is starting."""
         return trouble.first_problem(replace(self.kube, namespace=self.namespace), _PODS)
 
     def require_fit(self) -> None:
-        """Checks that somebody else's operator serves us, as it is: it is never changed.
+        """Checks that an existing operator fits; it is never changed.
 
-        It does with the same major version as ours and the same minor version, or a newer one: KubeRay's
-        custom resources keep what a minor version brought. It has to watch our namespace.
+        It needs the major version of ours, and the same or a newer minor version: KubeRay's custom resources
+        keep the fields of a minor version. It has to watch our namespace.
         Raises Drifted.
         """
         where = f"the KubeRay operator {self.namespace}/{self.name}, which was there before,"
@@ -81,16 +81,16 @@ class Operator:
 
     @property
     def watches_us(self) -> bool:
-        """Returns whether it looks after our namespace, or after all."""
+        """Returns whether it watches our namespace, or all."""
         return not self._watched or self.kube.namespace in self._watched
 
     def made_for(self, namespace: str) -> bool:
-        """Returns whether we made it for that namespace alone; for all, where that is empty."""
+        """Returns whether we made it for that namespace alone; an empty namespace: for all."""
         return self.ours and self._watched == ([namespace] if namespace else [])
 
     @property
     def _version(self) -> str:
-        """Returns the version that its image's tag or its labels tell, or its Helm chart's; else nothing."""
+        """Returns its version from the image's tag, the labels or the Helm chart; else an empty text."""
         labels = self.deployment["metadata"].get("labels") or {}
         tag = self.image.partition("@")[0].rpartition("/")[2].partition(":")[2]
         # Each release of KubeRay has a chart of the same version; with a private registry the tag may be any.
@@ -100,7 +100,7 @@ class Operator:
 
     @property
     def _watched(self) -> list[str]:
-        """Returns the namespaces that it watches; none means all."""
+        """Returns the namespaces that it watches; an empty list means all."""
         arguments = " ".join(self._container.get("args") or [])
         flag = re.search(r"--?watch-namespace[= ]([-\w,]+)", arguments)
         return flag[1].split(",") if flag else []
@@ -112,9 +112,9 @@ class Operator:
 
 
 def installed(kube: Kube) -> Operator | None:
-    """Returns the operator for our namespace; ours, where there are several; None where there is none.
+    """Returns the operator for our namespace, preferably ours; None if there is none.
 
-    Without one for our namespace it is another's for others, beside which we install none.
+    Without one for our namespace, it is a foreign one for other namespaces: we install none beside it.
     """
     there = operators(kube)
     for_us = [operator for operator in there if operator.watches_us]
@@ -134,25 +134,25 @@ def served(kube: Kube) -> bool:
 
 
 def operators(kube: Kube) -> list[Operator]:
-    """Returns every operator of the whole cluster."""
+    """Returns all operators of the whole cluster."""
     return [Operator(kube, deployment) for deployment in kube.items(DEPLOYMENTS, _DEPLOYMENTS)]
 
 
 def logins_of_ours(kube: Kube) -> set[str]:
-    """Returns the names of the Secrets by which operators of ours in the namespace pull their images."""
+    """Returns the names of the pull Secrets of our operators in the namespace."""
     try:
         deployments = kube.items(f"/apis/apps/v1/namespaces/{kube.namespace}/deployments", _DEPLOYMENTS)
     except Forbidden:
-        # Who may not look has made none.
+        # A user without this permission has made none.
         return set()
     pods = [each["spec"]["template"]["spec"] for each in deployments if made_here(each)]
     return {str(each.get("name")) for pod in pods for each in pod.get("imagePullSecrets") or []}
 
 
 def confined(document: Mapping[str, Any], namespace: str) -> dict[str, Any]:
-    """Returns one of KubeRay's manifests, with the operator and all its rights in that namespace alone.
+    """Returns one of KubeRay's manifests, with the operator and all its permissions in that namespace alone.
 
-    KubeRay's Helm chart does so with `singleNamespaceInstall`. Custom resources are the whole cluster's.
+    KubeRay's Helm chart does so with `singleNamespaceInstall`. Custom resources are cluster-wide.
     """
     own = copy.deepcopy(dict(document))
     if own["kind"] == "CustomResourceDefinition":

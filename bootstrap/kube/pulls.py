@@ -1,7 +1,7 @@
-"""Causes why a node could not pull an image, by its container runtime's words.
+"""Causes of failed image pulls, by the container runtime's messages.
 
-The words are containerd's (core/remotes/docker), CRI-O's (containers/image), and those of Go's net and
-crypto/x509. They are in the message of a container that waits, and in the pod's events.
+The messages come from containerd (core/remotes/docker), CRI-O (containers/image), and Go's net and
+crypto/x509. They are in the message of a waiting container, and in the pod's events.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from rayside.plain import line
 
 @dataclass(frozen=True)
 class Cause:
-    """Why something failed, as the end of a sentence, and the one thing to do.
+    """Cause of a failure, as the end of a sentence, and the one thing to do.
 
-    `why` is empty where the words themselves say it best.
+    `why` is empty if the message itself says it best.
     """
 
     name: str
@@ -34,12 +34,12 @@ Otherwise = TypeVar("Otherwise", Cause, None)
 
 
 def first(table: Table, words: str, otherwise: Otherwise) -> Cause | Otherwise:
-    """Returns the first cause whose pattern is in the words, in whatever case, or `otherwise`."""
+    """Returns the first cause whose pattern is in the message, ignoring case, or `otherwise`."""
     found = (cause for pattern, cause in table if re.search(pattern, words, re.IGNORECASE))
     return next(found, otherwise)
 
 
-# The kubelet takes a login of these types, and nothing else (pkg/credentialprovider/secrets/secrets.go).
+# Types of Secrets that the kubelet accepts as a login (pkg/credentialprovider/secrets/secrets.go).
 _TYPES = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
 _SECRET = "kubectl create secret docker-registry NAME --docker-server=HOST makes one"
 
@@ -47,7 +47,7 @@ _SECRET = "kubectl create secret docker-registry NAME --docker-server=HOST makes
 _OF_SECRETS, _OF_LOGINS = ("no-secret", "secret-type"), ("login", "name-or-login")
 _NO_SECRET = "is not there, and its imagePullSecrets name it"
 _WRONG_TYPE = f"and the kubelet takes a login only from {_TYPES[0]}"
-# The first that fits is it. docs/troubleshooting.md tells them further apart.
+# The first match counts. docs/troubleshooting.md distinguishes them further.
 _CAUSES: Table = (
     (
         _NO_SECRET,
@@ -142,16 +142,16 @@ _CAUSES: Table = (
 
 
 def cause(words: str, image: str = "") -> Cause | None:
-    """Returns what a runtime's words mean of an image; None where they mean nothing that is known."""
-    # Names and addresses, which are quoted mostly, may have any words in them.
+    """Returns the cause in a runtime's message about an image; None if it is unknown."""
+    # Names and addresses, which are mostly quoted, may contain any words.
     text = re.sub(r'"[^"]*"', '""', words.replace(image, "IMAGE") if image else words)
     return first(_CAUSES, text, None)
 
 
 def told(texts: Sequence[str], image: str) -> tuple[str, Cause] | None:
-    """Returns the first text that tells a cause, with that; None where none does.
+    """Returns the first text with a known cause, and that cause; None if there is none.
 
-    What is wrong with a Secret is it only where the registry asked for a login, or nothing else is told.
+    A fault of a Secret counts only if the registry asked for a login, or there is no other cause.
     """
     known = [(text, found) for text in texts for words in text.splitlines() if (found := cause(words, image))]
     of_secrets = next((each for each in known if each[1].name in _OF_SECRETS), None)
@@ -160,18 +160,18 @@ def told(texts: Sequence[str], image: str) -> tuple[str, Cause] | None:
 
 
 def is_ours(image: str) -> bool:
-    """Returns whether it is an image that Rayside makes, and brings to the nodes."""
+    """Returns whether Rayside builds the image, and delivers it to the nodes."""
     return image.removeprefix("docker.io/").startswith("rayside/")
 
 
 def fault_of_secrets(kube: Kube, pod: Mapping[str, Any]) -> str:
-    """Returns what is wrong with the Secrets that a pod has its logins from; empty where nothing is.
+    """Returns the fault of a pod's pull Secrets; empty if there is none.
 
-    Of a Secret only its type is looked at, where that may be read. Raises ClusterUnreachable.
+    Only a Secret's type is checked, if this user may read it. Raises ClusterUnreachable.
     """
     named: Sequence[Mapping[str, str]] = pod.get("spec", {}).get("imagePullSecrets") or []
     for name in (str(each.get("name", "")) for each in named):
-        # Kubernetes lets whoever makes a pod name one as they like, a path too.
+        # Kubernetes accepts any name of a Secret in a pod, also a path.
         if not is_kubernetes_name(name):
             return f"the Secret {line(name, 100)!r} {_NO_SECRET}"
         try:

@@ -1,4 +1,4 @@
-"""Refusals of the Kubernetes API: what each means, and the one thing to do about it."""
+"""Error responses of the Kubernetes API: the meaning of each, and the one thing to do."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rayside.connection.heads import forbidden
 from rayside.errors import ClusterUnreachable, CredentialsRefused, Forbidden, RaysideError
 from rayside.plain import line
 
-# So many characters of an address that the API sends us to are shown.
+# Limit: characters that are shown of a redirect's address.
 _LONGEST_ADDRESS = 200
 
 
 def refusal(url: str, method: str, path: str, status: int, body: bytes) -> RaysideError:
-    """Returns the error for an answer that is none of success, `not found` and `not authorized`."""
+    """Returns the error for a response other than success, `not found` and `not authorized`."""
     reason = words(body)
     if status == 403:
         return _forbidden(method, path, reason)
@@ -36,7 +36,7 @@ def refusal(url: str, method: str, path: str, status: int, body: bytes) -> Raysi
 
 
 def redirected(url: str, method: str, path: str, location: str) -> ClusterUnreachable:
-    """Returns the error for an answer that sends us elsewhere: credentials and contents stay here."""
+    """Returns the error for a redirect, to which no credentials or contents are sent."""
     where = line(without_user(location.partition("?")[0]), _LONGEST_ADDRESS)
     return ClusterUnreachable(
         f"the Kubernetes API at {url} sends {method} {path} to {where}, where it was not sent",
@@ -45,12 +45,12 @@ def redirected(url: str, method: str, path: str, location: str) -> ClusterUnreac
 
 
 def without_user(url: str) -> str:
-    """Returns the URL without the name and the password that may be in it, also where it is no right one."""
+    """Returns the URL without a user name and password, also if it is malformed."""
     return re.sub(r"^(\w[\w+.-]*://)?.*@", r"\1", url, flags=re.DOTALL)
 
 
 def refused(kubeconfig: Path, context: str) -> CredentialsRefused:
-    """Returns the error for credentials that the API does not take."""
+    """Returns the error for credentials that the API refuses."""
     return CredentialsRefused(
         f"the Kubernetes API refuses the credentials of {context} in {kubeconfig}, or they have expired",
         hint="log in to the cluster again; a kind cluster: ./invokew down, then ./invokew up",
@@ -58,7 +58,7 @@ def refused(kubeconfig: Path, context: str) -> CredentialsRefused:
 
 
 def _forbidden(method: str, path: str, reason: str) -> Forbidden:
-    """Returns the error for a 403; a quota, or an admission rule, answers so, too."""
+    """Returns the error for a 403, which may also come from a quota or an admission rule."""
     _, root, *rest = path.split("/")
     if root not in ("api", "apis"):
         return Forbidden(
@@ -70,7 +70,7 @@ def _forbidden(method: str, path: str, reason: str) -> Forbidden:
     rest = rest[2:] if len(rest) > 2 and namespace else rest
     verbs = {"GET": "get" if len(rest) > 1 else "list", "POST": "create"}
     verb, resource = verbs.get(method, method.lower()), "/".join([*rest[:1], *rest[2:]])
-    # To make an object by applying it, one may have to create it: the API says which right it misses.
+    # An apply that makes an object may need `create`: the API names the missing permission.
     if named := re.search(r'cannot (\w+) resource "([^"]+)"', reason):
         verb, resource = named.groups()
     elif reason:
@@ -79,7 +79,7 @@ def _forbidden(method: str, path: str, reason: str) -> Forbidden:
 
 
 def words(body: bytes) -> str:
-    """Returns the API's own words for an error; empty where there are none."""
+    """Returns the API's message for an error; empty if there is none."""
     return str(_status(body).get("message") or "")
 
 
@@ -87,7 +87,7 @@ def _managers(body: bytes) -> list[tuple[str, str]]:
     """Returns the managers that an apply conflicts with, each with its field, as in `.spec.replicas`."""
     causes = (_status(body).get("details") or {}).get("causes") or []
     conflicts = [cause for cause in causes if cause.get("reason") == "FieldManagerConflict"]
-    # Its message is as in `conflict with "kubectl" using apps/v1`.
+    # The message is as in `conflict with "kubectl" using apps/v1`.
     managers = [
         cause["message"].removeprefix("conflict with ").split(" ")[0].strip('"') for cause in conflicts
     ]

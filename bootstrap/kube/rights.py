@@ -1,4 +1,4 @@
-"""Kubernetes permissions that making a Ray cluster takes, and those that are missing."""
+"""Kubernetes permissions that are needed to create a Ray cluster, and checks for missing ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OBJECT = ("get", "create", "patch", "delete")
 
 @dataclass(frozen=True)
 class Rule:
-    """Verbs on one resource, as a Role has them; `group` is its API group."""
+    """Verbs on one resource, as in a Role; `group` is its API group."""
 
     group: str
     resource: str
@@ -37,7 +37,7 @@ STACK = (
     Rule("ray.io", "rayclusters", (*_OBJECT, "list")),
     Rule("ray.io", "rayjobs", (*_OBJECT, "list")),
 )
-# In the namespace of a RayCluster of others, for a workspace's pod beside it. docs/targets.md has these, too.
+# In the namespace of an existing RayCluster, for a workspace's pod beside it. Also in docs/targets.md.
 WORKSPACE_POD = (
     Rule("", "pods", (*_OBJECT, "list")),
     Rule("", "pods/log", ("get",)),
@@ -46,14 +46,14 @@ WORKSPACE_POD = (
     Rule("", "secrets", _OBJECT),
     Rule("ray.io", "rayclusters", ("get",)),
 )
-# In the whole cluster, for a workshop: its places have namespaces that are not there yet. In each is what
-# STACK is for, with bounds, and a workspace in which verbs run. docs/workshop.md has these as a ClusterRole.
+# In the whole cluster, for a workshop: the namespaces of its places don't exist yet. Each gets the objects
+# of STACK, with limits, and a workspace in which verbs run. docs/workshop.md has these as a ClusterRole.
 PLACES = (
     Rule("", "namespaces", _OBJECT),
     Rule("", "pods", ("get", "delete")),
     Rule("", "pods/log", ("get",)),
     Rule("", "pods/portforward", ("get", "create")),
-    # A WebSocket takes `get`: without it, kubectl goes by `create` (measured, on 1.34).
+    # A WebSocket needs `get`: without it, kubectl uses `create` (measured, on 1.34).
     Rule("", "pods/exec", ("create",)),
     Rule("", "secrets", _OBJECT),
     Rule("", "services", _OBJECT),
@@ -63,7 +63,7 @@ PLACES = (
     Rule("ray.io", "rayclusters", _OBJECT),
     Rule("ray.io", "rayjobs", _OBJECT),
 )
-# In the whole cluster, to remove a namespace: it goes once nobody else is seen to have something in it.
+# In the whole cluster, to remove a namespace, after a check that no foreign objects are in it.
 LOOK = Rule("*", "*", ("list",))
 # In the namespace of the cluster, for the front door of a workshop, whose Role gives no more than PLACES has.
 # docs/workshop.md has these as a Role.
@@ -74,15 +74,15 @@ DOOR = (
     Rule("rbac.authorization.k8s.io", "roles", _OBJECT),
     Rule("rbac.authorization.k8s.io", "rolebindings", _OBJECT),
 )
-# In the namespace of a workshop's front door, where a host leads to it. docs/workshop.md has this, too.
+# In the namespace of a workshop's front door, for its Ingress. Also in docs/workshop.md.
 INGRESS = (Rule("networking.k8s.io", "ingresses", _OBJECT),)
-# In the whole cluster, where the namespace has to be made.
+# In the whole cluster, to create the namespace.
 NAMESPACE = (Rule("", "namespaces", ("create", "patch", "delete")),)
-# In the whole cluster, where no operator is there: custom resources belong to no namespace.
+# In the whole cluster, to install an operator: custom resources belong to no namespace.
 DEFINITIONS = (
     Rule("apiextensions.k8s.io", "customresourcedefinitions", ("get", "list", "create", "patch", "delete")),
 )
-# And in the namespace, then. Whoever makes a Role has to have the rights that it gives.
+# In the namespace, to install an operator. The creator of a Role needs all permissions that it grants.
 OPERATOR = (
     Rule("apps", "deployments", (*_OBJECT, "list")),
     Rule("", "services", (*_OBJECT, "list")),
@@ -93,8 +93,8 @@ OPERATOR = (
 
 
 def require_workshop(kube: Kube) -> None:
-    """Raises Forbidden where a right is lacking to make a workshop beside a cluster, or to remove it."""
-    # An administrator, as on kind, is asked about once, and not sixty times.
+    """Raises Forbidden if a permission is missing to create or remove a workshop beside a cluster."""
+    # One request for an administrator, as on kind, instead of sixty.
     if kube.allowed("*", "*", "*", everywhere=True):
         return
     here = f"in the namespace {kube.namespace}"
@@ -114,7 +114,7 @@ def require_workshop(kube: Kube) -> None:
 
 
 def require(kube: Kube, rules: Sequence[Rule]) -> None:
-    """Raises Forbidden where a right of these is lacking in the namespace."""
+    """Raises Forbidden if one of these permissions is missing in the namespace."""
     if lacking := _lacking(kube, rules):
         raise Forbidden(
             f"you lack these Kubernetes rights in the namespace {kube.namespace}: {_named(lacking)}",
@@ -123,7 +123,7 @@ def require(kube: Kube, rules: Sequence[Rule]) -> None:
 
 
 def require_namespace_making(kube: Kube) -> None:
-    """Raises Forbidden where a right is lacking to make the namespace, and to remove it."""
+    """Raises Forbidden if a permission is missing to create or remove the namespace."""
     if lacking := _lacking(kube, NAMESPACE, everywhere=True):
         raise Forbidden(
             f"there is no namespace {kube.namespace}, and you lack the Kubernetes rights to make it: "
@@ -134,7 +134,7 @@ def require_namespace_making(kube: Kube) -> None:
 
 
 def require_operator_making(kube: Kube) -> None:
-    """Raises Forbidden where a right is lacking to install KubeRay's operator."""
+    """Raises Forbidden if a permission is missing to install KubeRay's operator."""
     lacking = [*_lacking(kube, DEFINITIONS, everywhere=True), *_lacking(kube, OPERATOR)]
     if lacking:
         raise Forbidden(
@@ -146,7 +146,7 @@ def require_operator_making(kube: Kube) -> None:
 
 
 def _lacking(kube: Kube, rules: Sequence[Rule], *, everywhere: bool = False) -> list[Rule]:
-    """Returns the rules, each with the verbs alone that we may not."""
+    """Returns the rules with missing permissions, each with only its missing verbs."""
 
     def may(rule: Rule, verb: str) -> bool:
         return kube.allowed(verb, rule.resource, rule.group, everywhere=everywhere)

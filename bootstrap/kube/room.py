@@ -1,6 +1,6 @@
-"""Causes why no node takes a pod, why a node has evicted one, and which port or disk a program lacked.
+"""Causes of unschedulable and evicted pods, and of programs that ended without a port or disk space.
 
-The words are those of the scheduler (pkg/scheduler/framework/plugins), the kubelet
+The messages come from the scheduler (pkg/scheduler/framework/plugins), the kubelet
 (pkg/kubelet/eviction) and the C library (strerror).
 """
 
@@ -14,7 +14,7 @@ from bootstrap.kube.pulls import Cause, Table
 from rayside.errors import RaysideError
 from rayside.plain import line
 
-# So much is told of the nodes' taints, which may be many.
+# Limit: characters of the list of the nodes' taints.
 _LONGEST = 300
 _MOST_NODES = "100"
 
@@ -24,7 +24,7 @@ _FREE = (
 )
 _FULL = Cause("node-disk", "the disk of its node ran low", _FREE)
 
-# The first that fits is it: with several nodes, each has its own reason in the same line.
+# The first match counts: with several nodes, each has its own reason in the same line.
 UNSCHEDULABLE: Table = (
     (
         r"insufficient ephemeral-storage",
@@ -87,7 +87,7 @@ EVICTED: Table = (
     ),
 )
 EVICTED_ELSE = Cause("other", "", "./invokew doctor shows what the machine lacks")
-# Of the last words of a program that ended.
+# Causes by the last line of a program that ended.
 ENDED: Table = (
     (
         r"address already in use|EADDRINUSE",
@@ -97,7 +97,7 @@ ENDED: Table = (
             "choose another port: the containers of a pod share theirs, with hostNetwork the whole node",
         ),
     ),
-    # Shared memory, and the watches of inotify, have this word of the kernel's as well.
+    # The kernel has the same message for shared memory, and for watches of inotify.
     (
         r"^(?!.*(?:inotify|/dev/shm|torch_|sem_))[^\n]*(?:no space left on device|ENOSPC)",
         Cause("disk", "the disk that it wrote to is full", _FREE),
@@ -107,9 +107,9 @@ ENDED_ELSE = Cause("other", "", "correct what its last words name, then run the 
 
 
 def taints(kube: Kube, pod: Mapping[str, Any]) -> str:
-    """Returns which taints of the nodes keep the pod away, as earlier schedulers did by themselves.
+    """Returns the nodes' taints that keep the pod away, which earlier schedulers named themselves.
 
-    It is empty where the nodes can't be read, and of the first hundred of them.
+    Only the first hundred nodes count; empty if the nodes can't be read.
     """
     tolerations = pod.get("spec", {}).get("tolerations") or []
     try:
@@ -121,16 +121,16 @@ def taints(kube: Kube, pod: Mapping[str, Any]) -> str:
         for node in nodes
         for taint in node.get("spec", {}).get("taints") or []
         if taint.get("effect") != "PreferNoSchedule"
-        # Of a node that was cordoned the scheduler says so by itself.
+        # For a cordoned node the scheduler says so itself.
         and taint.get("key") != "node.kubernetes.io/unschedulable"
         and not any(_tolerates(toleration, taint) for toleration in tolerations)
     ]
-    # Those of Kubernetes itself say what is wrong with a node.
+    # Kubernetes' own taints come first: they say what is wrong with a node.
     return line("; ".join(sorted(found, key=lambda told: "node.kubernetes.io/" not in told)), _LONGEST)
 
 
 def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    """Returns whether it does: without a key all, without an effect all of that key, as Kubernetes has it."""
+    """Returns whether a toleration matches: without a key all taints, without an effect all of that key."""
     return (
         toleration.get("key") in (None, "", taint.get("key"))
         and toleration.get("effect") in (None, "", taint.get("effect"))

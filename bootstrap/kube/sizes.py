@@ -1,6 +1,6 @@
-"""Sizes of pods and nodes, and how many places of pods fit, by what the pods request.
+"""Sizes of pods and nodes, and the number of places that fit, by the pods' resource requests.
 
-The scheduler gives a pod to a node that has as much left as the pod requests
+The scheduler puts a pod on a node that has as much left as the pod requests
 (https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#how-pods-with-resource-requests-are-scheduled).
 """
 
@@ -15,13 +15,13 @@ from typing import Any
 
 GIB = 1024**3
 _ENDED = ("Succeeded", "Failed")
-# KubeRay adds it to each worker: it waits for the head (ray-operator/controllers/ray/common/pod.go).
+# KubeRay's init container in workers, which waits for the head (ray-operator/controllers/ray/common/pod.go).
 _WAITS = {"resources": {"requests": {"cpu": "200m", "memory": "256Mi"}}}
 
 
 @dataclass(frozen=True)
 class Size:
-    """What pods request, or a node has: thousandths of a processor, bytes of memory, and pods."""
+    """Requests of pods, or capacity of a node: thousandths of a CPU, bytes of memory, and pods."""
 
     cpu: int = 0
     memory: int = 0
@@ -34,7 +34,7 @@ class Size:
         return Size(self.cpu - other.cpu, self.memory - other.memory, self.pods - other.pods)
 
     def fits(self, room: Size) -> bool:
-        """Returns whether as much is left there."""
+        """Returns whether the free capacity `room` is enough."""
         return self.cpu <= room.cpu and self.memory <= room.memory and self.pods <= room.pods
 
     def __str__(self) -> str:
@@ -45,9 +45,9 @@ NOTHING = Size(pods=0)
 
 
 def of_pod(spec: Mapping[str, Any]) -> Size:
-    """Returns what the scheduler counts for a pod: all of its containers, or its largest first one.
+    """Returns the scheduler's size of a pod: all of its containers, or its largest init container.
 
-    A container that starts before the others and stays (restartPolicy Always) counts with them.
+    An init container that keeps running (restartPolicy Always) counts with the containers.
     """
     together, alone = NOTHING, NOTHING
     for container in spec.get("initContainers") or []:
@@ -64,7 +64,7 @@ def of_pod(spec: Mapping[str, Any]) -> Size:
 
 
 def of_cluster(spec: Mapping[str, Any]) -> list[Size]:
-    """Returns what each pod of a RayCluster requests, its head first."""
+    """Returns the size of each pod of a RayCluster, its head first."""
     sizes = [of_pod(spec["headGroupSpec"]["template"]["spec"])]
     for group in spec["workerGroupSpecs"]:
         worker = dict(group["template"]["spec"])
@@ -82,7 +82,7 @@ def _of(resources: Mapping[str, Any]) -> Size:
 
 
 def of_nodes(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]]) -> dict[str, Size]:
-    """Returns what is left on each node that takes pods, by its name; it may be less than nothing.
+    """Returns the free capacity of each node that takes pods, by name; it may be negative.
 
     Nodes that are cordoned, not ready, or tainted against all pods take none.
     """
@@ -97,16 +97,16 @@ def of_nodes(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any
 
 
 def takes_pods(node: Mapping[str, Any]) -> bool:
-    """Returns whether pods that tolerate nothing may come to the node."""
+    """Returns whether the node takes pods without tolerations."""
     spec = node.get("spec") or {}
     taints = [taint.get("effect") for taint in spec.get("taints") or []]
     return not spec.get("unschedulable") and _answers(node) and not {"NoSchedule", "NoExecute"} & {*taints}
 
 
 def placed(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Returns the pods that have not ended, and are on a node that answers, though it may take no others.
+    """Returns the pods that have not ended and are on a ready node, also one that takes no more pods.
 
-    The others need room yet: they wait for it, or come up on another node.
+    All other pods still need capacity: they wait for it, or will start on another node.
     """
     return _on({node["metadata"]["name"] for node in nodes if _answers(node)}, pods)
 
@@ -128,9 +128,9 @@ def _answers(node: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Fit:
-    """How a number of places fits: `count` of them do; `more` nodes like the largest would take the rest.
+    """Result of `fit`: `count` places fit; the rest needs `more` nodes like the largest.
 
-    `more` is None where no node takes a whole pod of a place.
+    `more` is None if a pod of a place is too large for such a node.
     """
 
     count: int
@@ -140,10 +140,10 @@ class Fit:
 def fit(
     place: Sequence[Size], count: int, left: Iterable[Size], node: Size, owed: Sequence[Size] = ()
 ) -> Fit:
-    """Returns how many places of these pods fit into what is left of the nodes, the largest pods first.
+    """Returns how many places of these pods fit into the nodes' free capacity, the largest pods first.
 
-    `node` is an empty one of the kind that would be added. A place fits where all of its pods do. `owed` are
-    pods that come back before: what they need is not left.
+    `node` is an empty one of the kind that would be added. A place fits if all of its pods do. `owed` are
+    pods that come back before, and take their capacity first.
     """
     pods = _largest_first(place)
     nodes = list(left)
@@ -171,7 +171,7 @@ def _largest_first(pods: Sequence[Size]) -> list[Size]:
 
 
 def _placed(pods: Sequence[Size], nodes: list[Size]) -> bool:
-    """Puts the pods onto nodes, each onto the first with room; changes nothing where one finds none."""
+    """Puts each pod onto the first node with room; changes nothing if one finds none."""
     changed: dict[int, Size] = {}
     for pod in pods:
         for index, room in enumerate(nodes):
@@ -190,19 +190,19 @@ def _placed(pods: Sequence[Size], nodes: list[Size]) -> bool:
 
 
 def quantity(text: str) -> Decimal:
-    """Returns the number that a quantity of Kubernetes names, as 0.1 for 100m. Raises ValueError."""
-    # It imports a large package, which a command that asks an API has imported.
+    """Returns the number of a Kubernetes quantity, as 0.1 for 100m. Raises ValueError."""
+    # Not at the top: it imports a large package, which a command with API requests has imported.
     from kubernetes.utils.quantity import parse_quantity
 
     with contextlib.suppress(ValueError, ArithmeticError):
-        # The bound is for what others have written: an exponent may be of any size.
+        # The bound is for untrusted quantities, whose exponent may have any size.
         if 0 <= (number := Decimal(parse_quantity(str(text)))) < 2**80:
             return number
     raise ValueError(f"{text!r} is no quantity")
 
 
 def millicores(text: str) -> int:
-    """Returns thousandths of a processor, rounded up as the scheduler does."""
+    """Returns thousandths of a CPU, rounded up as in the scheduler."""
     return ceil(quantity(text) * 1000)
 
 
@@ -212,10 +212,10 @@ def octets(text: str) -> int:
 
 
 def shown(cpu: int, memory: int) -> str:
-    """Returns thousandths of a processor, and bytes, for people: 1.5 CPU and 3 GiB."""
+    """Returns thousandths of a CPU, and bytes, as text: 1.5 CPU and 3 GiB."""
     return f"{figure(cpu / 1000)} CPU and {figure(memory / GIB)} GiB"
 
 
 def figure(number: float) -> str:
-    """Returns a number for people, of three digits or more: 0.57, 2.31, 1155."""
+    """Returns a number as text, with three digits or more: 0.57, 2.31, 1155."""
     return f"{number:.3g}" if number < 100 else f"{number:.0f}"

@@ -1,6 +1,6 @@
-"""Explains, with one remedy, why a pod does not come up or died: its status and its events tell.
+"""Causes, each with one remedy, of pods that don't start or died, from their status and events.
 
-The reasons are those of the kubelet and the scheduler: pkg/kubelet/images/types.go,
+The reasons come from the kubelet and the scheduler: pkg/kubelet/images/types.go,
 pkg/kubelet/container/sync_result.go, pkg/kubelet/kuberuntime/kuberuntime_container.go,
 pkg/kubelet/eviction/helpers.go and pkg/scheduler/schedule_one.go of Kubernetes.
 """
@@ -20,13 +20,13 @@ from rayside.errors import RaysideError
 from rayside.ray.outcome import explain_exit
 
 _IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable"})
-# These mean that the kubelet could not even start the program.
+# Reasons of a program that the kubelet could not even start.
 _NOT_STARTED = frozenset({"RunContainerError", "CreateContainerError", "StartError", "ContainerCannotRun"})
-# The kubelet tries these again by itself, and the first try often fails for a moment only, as
-# where a Secret has not reached the node yet: they count from the third on, about 3 s later.
+# Failures that the kubelet retries. The first attempt often fails only for a moment, for example
+# before a Secret has reached the node: they count from the third on, about 3 s later.
 _TRIED_AGAIN = frozenset({"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"})
 _TRIES = 3
-# A node that answers has ended a pod by then, also by a clock that is somewhat off.
+# A responding node has ended a pod by then, even with a clock that is somewhat off.
 _OVERDUE = timedelta(minutes=1)
 # This exit code is 128 + SIGKILL.
 _KILLED = 137
@@ -35,7 +35,7 @@ _STARTED = frozenset({"Pulled", "Created", "Started"})
 
 
 def explain(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> RaysideError | None:
-    """Returns why `pod`, in the API's JSON, can't run; None where it runs or is simply on its way.
+    """Returns why `pod`, in the API's JSON, can't run; None if it runs or is starting.
 
     `events` are the pod's own, oldest first. Returns ImageMissing, WrongArchitecture or PodFailed.
     """
@@ -67,16 +67,16 @@ def explain(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> Rays
 def is_overdue(document: Mapping[str, Any]) -> bool:
     """Returns whether an object that is being removed should have gone by now.
 
-    A pod of which this is so has a node that does not answer.
+    An overdue pod has a node that does not respond.
     """
     until = document["metadata"].get("deletionTimestamp")
     latest = datetime.now(timezone.utc) - _OVERDUE
-    # It is UTC, as in 2026-01-31T23:59:59Z, and so has the order of its text.
+    # It is UTC, as in 2026-01-31T23:59:59Z, so that the texts can be compared.
     return bool(until) and str(until) < latest.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def waiting(pod: Mapping[str, Any]) -> str:
-    """Returns what the pod waits for, as in `ray-head is starting`; empty where it is ready."""
+    """Returns what the pod waits for, as in `ray-head is starting`; empty if it is ready."""
     if is_overdue(pod):
         return f"its node {pod['spec'].get('nodeName', '')} does not answer, and it goes once that is removed"
     if "deletionTimestamp" in pod["metadata"]:
@@ -95,14 +95,14 @@ def waiting(pod: Mapping[str, Any]) -> str:
                 return f"waiting for {container['name']}"
         elif not container.get("ready"):
             return f"{container['name']} is starting"
-    # Of a node that is lost Kubernetes takes all pods for not ready; what it knows of their containers stays.
+    # Kubernetes sets the pods of a lost node to not ready, but keeps the status of their containers.
     if pod["status"].get("containerStatuses") and not pod["spec"].get("readinessGates"):
         return f"its node {pod['spec'].get('nodeName', '')} does not answer"
     return "its containers are being created"
 
 
 def waits(pods: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Returns what each of these pods waits for that is not ready, with the pod's name before it."""
+    """Returns what each pod that is not ready waits for, after the pod's name."""
     return [f"{pod['metadata']['name']}: {wait}" for pod in pods if (wait := waiting(pod))]
 
 
@@ -112,7 +112,7 @@ def is_unschedulable(pod: Mapping[str, Any]) -> bool:
 
 
 def first_problem(kube: Kube, selector: str) -> RaysideError | None:
-    """Returns why a pod of these labels can't run, the first such one. Raises ClusterUnreachable."""
+    """Returns the problem of the first pod with these labels that can't run. Raises ClusterUnreachable."""
     for pod in kube.pods(selector):
         if _ready(pod):
             continue
@@ -125,9 +125,9 @@ def first_problem(kube: Kube, selector: str) -> RaysideError | None:
 
 
 def problem(kube: Kube, pod: dict[str, Any]) -> RaysideError | None:
-    """Returns why this pod can't run, also by its events and its logs; None where it is on its way.
+    """Returns why this pod can't run, also from its events and logs; None if it runs or is starting.
 
-    What these say is put into `pod`. Raises ClusterUnreachable.
+    Adds details from the logs to `pod`. Raises ClusterUnreachable.
     """
     add_last_words(kube, pod)
     return explain(pod, kube.events("Pod", pod["metadata"]))
@@ -169,7 +169,7 @@ def _container(
         )
     if ended is None:
         return None
-    # If runc came as far as to run the program, the log says why.
+    # If runc has run the program, the log says why.
     if ended.get("reason") in _NOT_STARTED or re.match(r"exec .+: no such file or directory", words):
         return PodFailed(
             f"{where} can't be started{_last_lines(words)}",
@@ -178,7 +178,7 @@ def _container(
     if ended.get("exitCode") == _KILLED:
         limit = spec.get("resources", {}).get("limits", {}).get("memory")
         of = f"its limit of {limit}" if limit else "the memory of its node"
-        # Not every kernel tells the kubelet that it killed the program for its memory.
+        # Not every kernel reports to the kubelet that it killed the program for its memory.
         sure = "it needed" if ended.get("reason") == "OOMKilled" else "most often as it needed"
         return PodFailed(
             f"{where} was killed: {sure} more than {of} ({ended.get('reason')}, exit code {_KILLED})",
@@ -186,7 +186,7 @@ def _container(
         )
     times = container.get("restartCount", 0)
     again = f" {times + 1} times" if times and reason == "CrashLoopBackOff" else ""
-    # What it ended by is its last line; others may have been said, and dealt with.
+    # The last line is the cause of its end; earlier errors may have been handled.
     cause = first(room.ENDED, words.strip().rpartition("\n")[2], room.ENDED_ELSE)
     because = f", as {cause.why}" if cause.why else ""
     return PodFailed(
@@ -196,8 +196,8 @@ def _container(
 
 
 def _no_image(where: str, image: str, message: str, failed: Sequence[str]) -> RaysideError:
-    """Returns why a node did not get an image; `failed` has its pod's earlier failures, oldest first."""
-    # While it waits for the next try, older kubelets say no more than that.
+    """Returns the error for a missing image; `failed` are the pod's earlier failures, oldest first."""
+    # Before the next attempt, older kubelets only say that they wait.
     words, cause = pulls.told((message, *reversed(failed)), image) or (message, None)
     why = f": {cause.why}" if cause else ""
     told = f"{where} has no image {image}{why}{_last_lines(words)}"
@@ -214,7 +214,7 @@ def _without_room(what: str, cause: Cause, message: str) -> PodFailed:
 
 
 def _from_events(pod: str, events: Sequence[Mapping[str, Any]]) -> RaysideError | None:
-    """Returns the error that the events since the last container's start tell; None where they tell none."""
+    """Returns the error in the events since the last container's start; None if there is none."""
     since = max((at for at, event in enumerate(events) if event.get("reason") in _STARTED), default=-1)
     for event in reversed(events[since + 1 :]):
         reason, ending = event.get("reason"), _last_lines(event.get("message", ""))
@@ -263,12 +263,12 @@ def _leaving(kube: Kube) -> bool:
 
 
 def add_last_words(kube: Kube, pod: dict[str, Any]) -> None:
-    """Puts the last lines of a crashed container's log where its termination message would be.
+    """Sets the last lines of a crashed container's log as its termination message.
 
     The kubelet does so itself only with `terminationMessagePolicy: FallbackToLogsOnError`.
 
-    Where an image was not pulled, what is wrong with the pod's Secrets is put before the kubelet's words;
-    and before the scheduler's of a taint, which one: from 1.34 on it does not say.
+    For a failed image pull, it adds the fault of the pod's Secrets before the kubelet's message; for a taint,
+    which one before the scheduler's message, which does not name it from 1.34 on.
     """
     scheduled = _condition(pod, "PodScheduled")
     if _TAINTS in scheduled.get("message", "") and (taints := room.taints(kube, pod)):
@@ -287,11 +287,11 @@ def _log(kube: Kube, pod: Mapping[str, Any], container: str, *, previous: bool) 
     try:
         query = {"previous": str(previous).lower(), "tailLines": "5"}
         return kube.pod_log(pod["metadata"]["name"], container, **query)
-    except RaysideError:  # The log would only say more.
+    except RaysideError:  # The log would only add details.
         return ""
 
 
 def _last_lines(message: str) -> str:
-    """Returns the message's last lines, which say most, as the end of a sentence."""
+    """Returns the message's last lines, which are the most useful, as the end of a sentence."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return f": {' | '.join(lines[-3:])}" if lines else ""

@@ -1,1 +1,1 @@
-"""The labs: small lessons under `example/labs/`, each with an exercise that is checked."""
+"""Labs: small lessons under `example/labs/`, each with an exercise that is checked."""

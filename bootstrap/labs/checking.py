@@ -1,4 +1,4 @@
-"""Checks the labs themselves: each exercise fails before it is solved, and passes after."""
+"""Checks of the labs themselves: each exercise fails before it is solved, and passes after."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from bootstrap.settings import POD
 from bootstrap.targets.target import Target
 from rayside.errors import MissingProgram, RaysideError
 
-# A lesson is for at most ten minutes.
+# Limit in seconds: a lesson takes at most ten minutes.
 LONGEST = 600.0
 
 
 @dataclass(frozen=True)
 class Result:
-    """One lab's result; `status` is passed, failed or skipped, `why` is empty where it passed."""
+    """One lab's result; `status` is passed, failed or skipped, `why` is empty if it passed."""
 
     name: str
     target: str
@@ -48,7 +48,7 @@ def checked(lesson: Lesson, target: Target, report: Callable[[str], None]) -> Re
 
 
 def cannot_run(lesson: Lesson, target: Target) -> str:
-    """Returns why a lab can't be done on that target, and what helps; empty where it can."""
+    """Returns why a lab can't run on that target, with a hint; empty if it can."""
     try:
         require_possible(lesson, target)
     except (OtherTarget, MissingProgram) as error:
@@ -57,11 +57,11 @@ def cannot_run(lesson: Lesson, target: Target) -> str:
 
 
 def require_possible(lesson: Lesson, target: Target) -> None:
-    """Checks that a lab can be done on that target. Raises OtherTarget, MissingProgram."""
+    """Checks that a lab can run on that target. Raises OtherTarget, MissingProgram."""
     if target.instance.target not in lesson.targets:
         names = " or ".join(lesson.targets)
         up = f"./invokew up --target {lesson.targets[0]}"
-        # A workspace brings up none.
+        # A workspace can't create clusters.
         hint = f"{up}, where Rayside was cloned" if target.instance.target == POD else up
         raise OtherTarget(f"it needs a cluster on {names}", hint=hint)
     if needs := lacking(lesson.needs):
@@ -77,7 +77,7 @@ def verify(exercise: Exercise, lesson: Lesson) -> None:
 
 
 def _why_not(lesson: Lesson, home: Path, target: Target, report: Callable[[str], None]) -> str:
-    """Returns why the lab does not work as it should; empty where it does."""
+    """Returns why the lab does not work as it should; empty if it does."""
     copy = Copy(lesson, home)
     exercise = Exercise(copy.folder, target, report)
     try:

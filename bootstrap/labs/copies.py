@@ -1,6 +1,6 @@
-"""The learner's copies of the labs' files, in `labs/` of the clone, and the progress in each.
+"""Learner's copies of the labs' files, in `labs/` of the clone, and the progress in each.
 
-What a learner has edited is never lost: a copy that is made anew puts the edited files into `labs/.kept`.
+Edited files are never lost: a reset moves them to `labs/.kept`.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from rayside.ray.state import Dashboard
 
 FOLDER = ROOT / "labs"
 _PROGRESS = ".lab.json"
-# Seconds. Ray gives a driver 3 to end by itself; a loaded machine takes longer for the rest.
+# Timeout in seconds. Ray gives a driver 3 to end by itself; a loaded machine takes longer for the rest.
 _ENDS_WITHIN = 60.0
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a learner has come.
+    """Progress of a learner.
 
     Attributes:
-        steps_done: how many steps were done.
+        steps_done: number of finished steps.
         passed: whether the exercise was passed.
-        checks_failed: how often its check has failed since it was made anew, or passed.
+        checks_failed: failures of its check since the last reset, or since it passed.
     """
 
     steps_done: int = 0
@@ -59,20 +59,20 @@ class Copy:
         return self.folder.is_dir()
 
     def files(self) -> list[str]:
-        """Returns the files that it has, below its folder, without its record and what Python caches."""
+        """Returns its files, relative to its folder, without its record and Python's caches."""
         return sorted(file.relative_to(self.folder).as_posix() for file in self._contents() if file.is_file())
 
     def make(self) -> None:
-        """Makes what is lacking of it; what is there stays as it is. Raises UnsafeFolder."""
+        """Creates missing files; existing ones are unchanged. Raises UnsafeFolder."""
         self._require_folder()
         self.folder.mkdir(parents=True, exist_ok=True)
         for source, copy in self._pairs(self.lesson.folder, self.lesson.files):
-            # A link is the learner's, also one that leads nowhere: nothing is written through it.
+            # A link is the learner's, also a broken one: nothing is written through it.
             if not os.path.lexists(copy):
                 _copy(source, copy)
 
     def reset(self) -> Path | None:
-        """Makes it anew; returns the folder with what was edited, None where nothing was.
+        """Resets the copy; returns the folder of kept edited files, None if there are none.
 
         Raises UnsafeFolder.
         """
@@ -91,11 +91,11 @@ class Copy:
             _copy(source, copy)
 
     def update(self, changed: Path) -> tuple[list[str], list[str]]:
-        """Takes the files of a changed lab, of the folder `changed`, where the learner has edited none.
+        """Updates unedited files to the changed lab in the folder `changed`.
 
-        The lab itself becomes the changed one. A copy that was not begun gets its files when it is. Returns
-        the files of the copy that are other ones now, and those that the learner has edited and keeps, below
-        its folder. Raises UnsafeFolder.
+        The lab itself becomes the changed one. A copy that does not exist gets its files when it is made.
+        Returns the updated files of the copy, and the edited files that it keeps, relative to its folder.
+        Raises UnsafeFolder.
         """
         self._require_folder()
         new = Lesson(changed)
@@ -153,7 +153,7 @@ class Copy:
             raise UnsafeFolder(f"{self.folder} is not a folder", hint="move it away")
 
     def _originals(self) -> dict[Path, Path]:
-        """Returns the lab's own file for each file that a copy begins with."""
+        """Returns the lab's original of each file in a new copy."""
         return {copy: source for source, copy in self._pairs(self.lesson.folder, self.lesson.files)}
 
     def _pairs(self, root: Path, paths: list[Path]) -> list[tuple[Path, Path]]:
@@ -166,7 +166,7 @@ class Copy:
 
 
 def _make_like(folder: Path, contents: Path) -> None:
-    """Makes the files of a folder those of another one: whoever ends it half-way can begin again."""
+    """Mirrors the files of another folder; it can be repeated after an interruption."""
     files = {
         file.relative_to(contents): file
         for file in sorted(contents.rglob("*"))
@@ -180,7 +180,7 @@ def _make_like(folder: Path, contents: Path) -> None:
 
 
 def _copy_whole(source: Path, copy: Path) -> None:
-    """Copies a file, of which there is never half: half of one would be taken for an edit."""
+    """Copies a file atomically: a partial one would look like an edit."""
     draft = copy.with_name(f".{copy.name}.new")
     _copy(source, draft)
     draft.replace(copy)
@@ -195,9 +195,9 @@ def _copy(source: Path, copy: Path) -> None:
     shutil.copy(source, copy, follow_symlinks=False)
 
 
-# --- jobs that a learner has left running -------------------------------------------------
+# --- jobs of a learner that still run --- -------------------------------------------------
 
-# A task that waits for a debugger keeps its processor, and a small cluster has no other for the next lab.
+# A task that waits for a debugger keeps its CPU, and a small cluster has no other for the next lab.
 
 
 def running(dashboard: Dashboard, home: Path = FOLDER) -> dict[str, str]:
@@ -221,11 +221,11 @@ def end(dashboard: Dashboard, submission_ids: Collection[str]) -> None:
 
 
 def _lab(job: Job, home: Path) -> str:
-    """Returns the name of the folder in `home` that a job was submitted from; empty where it was not.
+    """Returns the name of the folder in `home` from which a job was submitted; else an empty text.
 
-    Where jobs have users, several people submit them, and none is the learner's.
+    A job with a user is no learner's: its cluster is shared.
     """
     folder = Path(job.metadata.get(WORKING_DIR) or "")
     is_below = folder != home and folder.is_relative_to(home) and ".." not in folder.parts
-    # A folder below a copy is the lab's too: lab 18 submits one.
+    # A subfolder of a copy belongs to the lab, too: lab 18 submits one.
     return folder.relative_to(home).parts[0] if is_below and not job.user else ""

@@ -1,4 +1,4 @@
-"""Exercise, as the code of a lab works with it: the learner's files, and jobs on the running cluster."""
+"""Exercise, the API for a lab's code: the learner's files, and jobs on the running cluster."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from rayside.ray.records import Job
 from rayside.ray.state import Dashboard
 from rayside.verbs.cluster_job import ClusterJob, attach_options
 
-# Where a learner writes what they saw: `name: value` lines, with values to be filled in.
+# File of the learner's answers: `name: value` lines, with values to be filled in.
 ANSWERS = "answers.yaml"
-# Seconds for a job of a lab, which takes a few; a loaded machine takes much longer.
+# Timeout in seconds for a lab's job, which takes a few; a loaded machine takes much longer.
 PATIENCE = 180.0
 
 
 @dataclass(frozen=True)
 class Run:
-    """A job that has ended: `status` is Ray's, `output` all that it printed."""
+    """An ended job: Ray's `status`, and its whole `output`."""
 
     submission_id: str
     status: str
@@ -48,7 +48,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Exercise:
-    """One learner's exercise; `folder` is the copy of the lab's files, `report` tells what is going on."""
+    """One learner's exercise; `folder` is the copy of the lab's files, `report` prints progress."""
 
     folder: Path
     target: Target
@@ -80,7 +80,7 @@ class Exercise:
             raise NotSolved(f"{name} can't be read: {why}", hint=self.brought_back) from None
 
     def replace(self, name: str, old: str, new: str) -> None:
-        """Edits a file of the learner's copy, as a solution does; `old` has to be there once."""
+        """Edits a file of the learner's copy, for a solution; `old` has to occur once."""
         text = self.text(name)
         assert text.count(old) == 1, f"{name} has {text.count(old)} times {old!r}"
         (self.folder / name).write_text(text.replace(old, new))
@@ -94,7 +94,7 @@ class Exercise:
         return value
 
     def write_answers(self, **answers: Any) -> None:
-        """Fills in `answers.yaml`, as a solution does."""
+        """Fills in `answers.yaml`, for a solution."""
         lines = self.text(ANSWERS).splitlines()
         for name, value in answers.items():
             places = [at for at, line in enumerate(lines) if line.startswith(f"{name}:")]
@@ -116,7 +116,7 @@ class Exercise:
     ) -> str:
         """Submits a job with the copy as its working_dir; `py_modules` are folders in the copy.
 
-        Returns its submission id. Raises what `jobs.prepare` and `Access.submit` raise.
+        Returns its submission id. Raises the errors of `jobs.prepare` and `Access.submit`.
         """
         hook = Debug(attach_timeout=attach_timeout, post_mortem=post_mortem) if debug else None
         submission = jobs.prepare(
@@ -133,10 +133,10 @@ class Exercise:
         return name
 
     def submit_all(self, entrypoints: Sequence[str]) -> list[str]:
-        """Submits jobs that differ in nothing but their entrypoints; returns their submission ids.
+        """Submits jobs that differ only in their entrypoints; returns their submission ids.
 
-        The first brings the files, which the others have from Ray then: each of those is one request.
-        Raises what `submit` raises, and NotRunning.
+        The first uploads the files, which the others reuse: each of these is one request. Raises as
+        `submit`, and NotRunning.
         """
         names = [self.submit(entrypoints[0])]
         runtime_env = self.job(names[0]).runtime_env
@@ -149,7 +149,7 @@ class Exercise:
         return names
 
     def wait(self, submission_id: str, *, patience: float = PATIENCE) -> Run:
-        """Returns a job that has ended. Raises NotSolved where it does not end."""
+        """Waits for a job, and returns it. Raises NotSolved if it does not end."""
         job = waiting.until(
             lambda: self.dashboard.job(submission_id), lambda job: job.ended, patience=patience
         )
@@ -164,7 +164,7 @@ class Exercise:
         return self.wait(self.submit(entrypoint, **options), patience=patience)
 
     def succeeded(self, run: Run) -> Run:
-        """Returns the same run. Raises NotSolved where the job did not succeed."""
+        """Returns the same run. Raises NotSolved if the job did not succeed."""
         last = "\n".join(run.output.strip().splitlines()[-6:])
         self.require(
             run.status == "SUCCEEDED",
@@ -174,9 +174,9 @@ class Exercise:
         return run
 
     def require_printed(self, output: str, text: str, hint: str) -> None:
-        """Checks that a job has printed a text, which its driver prints at once. Raises NotSolved.
+        """Checks that a job's output has a text, which its driver prints in one write. Raises NotSolved.
 
-        Ray has drivers write without a buffer: what its workers print may come between the text and its line
+        Ray runs drivers without an output buffer: workers' output may come between the text and its line
         break, or before it in the same line.
         """
         output = printed(output)
@@ -200,12 +200,12 @@ class Exercise:
     ) -> dict[str, Any]:
         """Debugs a job to its end, as `./invokew debug --json` does, and returns the same document.
 
-        With `points` it also has `messages`, what logpoints said: `{"task", "line", "text"}` each.
+        With `points` it also has `messages`, the logpoints' output: `{"task", "line", "text"}` each.
 
         Args:
-            breaks: a file of the copy, a line, and where there is one a condition.
-            points: DAP SourceBreakpoints, as an editor sets them, by a file of the copy; for other files
-                than those of `breaks`.
+            breaks: a file of the copy, a line, and optionally a condition.
+            points: DAP SourceBreakpoints, as an editor sets them, by file of the copy; for files without
+                `breaks`.
         """
         places = [Place(str(self.folder / at[0]), at[1], at[2] if len(at) == 3 else None) for at in breaks]
         options = attach_options(
@@ -227,10 +227,10 @@ class Exercise:
 
     @contextmanager
     def untouched(self, lab: Path) -> Iterator[Exercise]:
-        """Yields an exercise on the files that the lab in that folder begins with.
+        """Yields an exercise with the original files of the lab in that folder.
 
-        What a learner saw is compared with what these do, for the learner has repaired the others. Its jobs
-        are of this exercise too.
+        The learner's answers are compared with the output of these, as the learner has fixed the others. Its
+        jobs belong to this exercise, too.
         """
         with tempfile.TemporaryDirectory(prefix="rayside-lab-") as home:
             copy = Copy(Lesson(lab), Path(home))
@@ -238,8 +238,8 @@ class Exercise:
             yield replace(self, folder=copy.folder)
 
     def close(self) -> None:
-        """Stops the jobs of this exercise that still run; where Ray has gone, they have too."""
-        # What went wrong before must not be hidden by this.
+        """Stops the jobs of this exercise that still run; without Ray, none do."""
+        # It must not hide an earlier error.
         with contextlib.suppress(NotRunning, RayDied):
             ended = {job.submission_id for job in self.dashboard.jobs() if job.ended}
             for name in self._submitted:
@@ -262,19 +262,19 @@ def connecting(
     messages: list[dict[str, Any]],
     report: Callable[[str], None],
 ) -> Connect:
-    """Returns what connects to the relay at that port of this machine.
+    """Returns a function that connects to the relay at that port of this machine.
 
-    Into `messages` goes what logpoints say: `{"task", "line", "text"}` each, in the order they came.
+    It adds the logpoints' output to `messages`: `{"task", "line", "text"}` each, in order of arrival.
     """
 
     async def connect(*, on_event: Callable[[Message], None]) -> Client:
         def hear(event: Message) -> None:
             body = event.get("body") or {}
-            # Without `redirectOutput` nothing else that the relay sends has `data`.
+            # Without `redirectOutput` no other output event of the relay has `data`.
             if event.get("event") == "output" and "data" in body:
                 task = body["data"]["ray"]["task"]
                 for line in str(body["output"]).splitlines():
-                    text = line.partition(": ")[2]  # behind the task's title
+                    text = line.partition(": ")[2]  # after the task's title
                     messages.append({"task": task, "line": body.get("line"), "text": text})
                     report(f"{task} says: {text}")
             on_event(event)

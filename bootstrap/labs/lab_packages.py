@@ -1,8 +1,8 @@
-"""Brings what labs show and Ray's environment lacks: profilers for the workers, and a plot on this machine.
+"""Packages of the labs that Ray's environment lacks: profilers for the workers, and plots on this machine.
 
-Workers get them with the job, as one folder of `py_modules`: they need no network, no pip and no other image.
-A wheel there would be installed by pip in the cluster, and what it requires fetched without a hash (Ray 2.60,
-`install_wheel_package`); a module that is one file is refused by Ray's Jobs API.
+Workers get the profilers with the job, as one folder of `py_modules`, without network, pip or another image.
+A wheel there would be installed by pip in the cluster, with dependencies downloaded without hashes (Ray 2.60,
+`install_wheel_package`); Ray's Jobs API refuses a module that is one file.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Report = Callable[[str], None]
 
 
 def profilers(target: Target, report: Report) -> Path:
-    """Returns the package `profilers`, to be sent as one of `py_modules`.
+    """Returns the package `profilers`, for `py_modules`.
 
-    What is in it is for the Python of the cluster's workers. Raises NoNetwork, CommandFailed, NotRunning.
+    Its content is for the Python version of the workers. Raises NoNetwork, CommandFailed, NotRunning.
     """
     version = target.access.require().python_version()
     options = pip.for_linux(version) if target.kubernetes else ["--python-version", version]
@@ -43,7 +43,7 @@ def profilers(target: Target, report: Report) -> Path:
 
 
 def offer_profilers(target: Target, report: Report, folder: Path) -> None:
-    """Puts a link to the package `profilers` into the folder of the labs. Raises as `profilers`."""
+    """Creates a link to the package `profilers` in the folder of the labs. Raises as `profilers`."""
     package = profilers(target, report)
     draft = folder / ".profilers"
     draft.unlink(missing_ok=True)
@@ -65,7 +65,7 @@ def offer_mprof(target: Target, report: Report, folder: Path) -> None:
 
 
 def _installed(target: Target, lock_file: Path, options: Sequence[str], report: Report) -> Path:
-    """Returns a package in the cache that has what a lock file names; it is made where it is lacking."""
+    """Returns a package in the cache with a lock file's packages; it is made if missing."""
     made_of = (lock_file.read_text(), _PACKAGE, *options, sys.version, sys.platform, platform.machine())
     folder = target.settings.cache_folder / f"{lock_file.stem}-{cache.key(*made_of)}"
     name = lock_file.stem.removeprefix("lab-")

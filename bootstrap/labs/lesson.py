@@ -1,8 +1,8 @@
-"""Reads the labs of `example/labs/`: a README for people, and `lab.py` with what can be run.
+"""Reader of the labs in `example/labs/`: a README for people, and `lab.py` with code.
 
-A README has the headings of `SECTIONS`, below a title; *Steps* has one heading of the third level for each
-step, and the first block of shell code below it is what *Run* runs. `lab.py` has `TARGETS`, and where they
-are needed `NEEDS`; the functions `verify` and `solve`, and where one is needed `setup`.
+A README has a title and the headings of `SECTIONS`; *Steps* has one heading of the third level for each
+step, and *Run* runs the first block of shell code below it. `lab.py` has `TARGETS` and the functions `verify`
+and `solve`; optionally `NEEDS` and the function `setup`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from rayside.errors import InvalidArgument
 
 FOLDER = ROOT / "example" / "labs"
 SECTIONS = ("Goal", "Steps", "What you see", "Why", "Going further")
-# These files of a lab are not for the learner's copy: the code that checks, and the solution.
+# Files of a lab that are not copied for the learner: the code of the check, and the solution.
 _OWN = {"lab.py", "README.md", "README.zh.md", "solution", "__pycache__"}
 _FENCE = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
 class LessonStep:
-    """One step: its text in Markdown, and the command that it has the learner run; empty without one."""
+    """One step: its text in Markdown, and its command for the learner, or an empty text."""
 
     title: str
     text: str
@@ -38,7 +38,7 @@ class LessonStep:
 
 @dataclass(frozen=True)
 class Lesson:
-    """One lab; `name` is that of its folder, such as `01-breakpoint`."""
+    """One lab; `name` is its folder's name, such as `01-breakpoint`."""
 
     folder: Path
 
@@ -48,7 +48,7 @@ class Lesson:
 
     @property
     def files(self) -> list[Path]:
-        """Returns what the learner's copy begins with, files and folders."""
+        """Returns the files and folders of a new copy for the learner."""
         return sorted(path for path in self.folder.iterdir() if path.name not in _OWN)
 
     @cached_property
@@ -78,7 +78,7 @@ class Lesson:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Returns the names, of `NEEDS`, of what it needs besides a cluster."""
+        """Returns the names in `NEEDS` of its needs besides a cluster."""
         return tuple(getattr(self.code, "NEEDS", ()))
 
     @cached_property
@@ -99,9 +99,9 @@ def lessons(folder: Path = FOLDER) -> list[Lesson]:
 
 
 def find(name: str, known: Sequence[Lesson]) -> Lesson:
-    """Returns the lab of that name: the whole, its number, or what follows the number.
+    """Returns the lab of that name: the whole name, its number, or the part after the number.
 
-    Raises InvalidArgument, which names the nearest.
+    Raises InvalidArgument, which suggests the nearest.
     """
     typed = name.strip().lower()
     for lesson in known:
@@ -118,12 +118,12 @@ def find(name: str, known: Sequence[Lesson]) -> Lesson:
     raise InvalidArgument(f"there is no lab {name!r}", hint=hint)
 
 
-# --- what labs need besides a cluster -----------------------------------------------------
+# --- needs of labs besides a cluster ------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Need:
-    """`is_there` looks; `brings` is the command that brings it."""
+    """A need of a lab: `is_there` checks for it; `brings` is the command that installs it."""
 
     is_there: Callable[[], bool]
     brings: str
@@ -135,12 +135,12 @@ def _program(name: str) -> Need:
 
 
 def _module(name: str) -> Need:
-    """Returns the need of a module that this Python, that of .venv, has to have."""
+    """Returns the need of a module in this Python's environment, .venv."""
     brings = f".venv/bin/python -m pip install {name}"
     return Need(lambda: importlib.util.find_spec(name) is not None, brings)
 
 
-# Programs, and Debian's packages that have them; `./invokew doctor --fix --tests` installs them, for CI.
+# Programs, and the Debian packages that contain them; `./invokew doctor --fix --tests` installs them, for CI.
 PROGRAMS = {
     "cc": ("gcc", "libc6-dev"),
     "gdb": ("gdb", "python3-dbg"),

@@ -1,4 +1,4 @@
-"""Pods of a lab in the cluster's namespace: made, watched and removed by the lab's label."""
+"""Pods of a lab in the cluster's namespace: created, watched and removed by the lab's label."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LABEL = "rayside.dev/lab"
 
 @dataclass(frozen=True)
 class Pods:
-    """The pods of one learner's exercise. The target is one that has Kubernetes."""
+    """The pods of one learner's exercise, on a target with Kubernetes."""
 
     exercise: Exercise
 
@@ -29,9 +29,9 @@ class Pods:
         return self.exercise.target.kubernetes.kube
 
     def make(self, name: str) -> str:
-        """Makes the pod of that file of the learner's copy, in the place of an earlier one; returns its name.
+        """Creates the pod in that file of the learner's copy, replacing an earlier one; returns its name.
 
-        Raises NotSolved where the file has no pod of this lab.
+        Raises NotSolved if the file has no pod of this lab.
         """
         document, lab = yaml_file.read(self.exercise.folder / name), self.exercise.folder.name
         try:
@@ -48,9 +48,9 @@ class Pods:
     def wait(
         self, name: str, container: str, reached: Callable[[dict[str, Any]], bool], what: str
     ) -> dict[str, Any]:
-        """Returns the status of a container of the pod, when that is so. Raises NotSolved.
+        """Waits for a state of a pod's container, and returns its status. Raises NotSolved on timeout.
 
-        `reached` gets that status, as Kubernetes' `containerStatuses` have it; `what` says it for people.
+        `reached` gets the status, an entry of Kubernetes' `containerStatuses`; `what` describes the state.
         """
 
         def status() -> dict[str, Any]:
@@ -65,12 +65,12 @@ class Pods:
         return seen
 
     def execute(self, name: str, container: str, *command: str) -> str:
-        """Returns what a program prints that is run in a pod's container, whether it fails or not."""
+        """Runs a program in a pod's container; returns its output, also if it fails."""
         words = kubectl(self.exercise.target, "exec", name, "--container", container, "--", *command)
         return Shell().run(words, check=False).out
 
     def remove(self, *names: str) -> None:
-        """Removes those pods of the lab, or all of them, and waits until they are gone; no other pod."""
+        """Removes these pods of the lab, or all pods of the lab, and waits until they are gone."""
         pods = self.kube.pods(f"{LABEL}={self.exercise.folder.name}")
         own = [pod["metadata"]["name"] for pod in pods if not names or pod["metadata"]["name"] in names]
         for name in own:
@@ -86,7 +86,7 @@ class Pods:
 
 
 def kubectl(target: Target, *arguments: str) -> list[str]:
-    """Returns the command of the kubectl that Rayside has brought. Raises InvalidArgument without pods."""
+    """Returns a command with Rayside's own kubectl. Raises InvalidArgument for a target without pods."""
     if target.kubernetes is None:
         name, kind = target.instance.name, target.instance.target
         raise InvalidArgument(

@@ -1,1 +1,1 @@
-"""Speaks with registries of images, as https://github.com/opencontainers/distribution-spec has it."""
+"""OCI registries (https://github.com/opencontainers/distribution-spec): client, logins, bundles in them."""

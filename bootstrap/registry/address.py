@@ -1,4 +1,4 @@
-"""Addresses of registries, as people name them, HOST[:PORT][/PATH], and the CA bundles trusted for them."""
+"""Addresses of registries, as users write them, HOST[:PORT][/PATH], and the CA bundles trusted for them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from bootstrap.settings import Settings
 from rayside.errors import InvalidArgument
 
 _LOOPBACK = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1")
-# The Docker engine has the CA certificates there, for each registry: dockerd(8).
+# Folder of the Docker engine's CA bundles, one for each registry: dockerd(8).
 _CERTIFICATES = Path("/etc/docker/certs.d")
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a registry is: `host` has its port, `path` is what all names in it begin with, or is empty."""
+    """Address of a registry: `host` with its port, and `path`, the prefix of all names in it, or empty."""
 
     host: str
     path: str = ""
@@ -28,16 +28,16 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Returns whether it is on this machine, where TLS protects nothing: the Docker engine sees it so."""
+        """Returns whether it is on this machine, where TLS is not needed, as for the Docker engine."""
         return is_loopback(self.host.partition(":")[0])
 
     @property
     def certificates(self) -> Path:
-        """Returns the CA bundle that the Docker engine trusts for it; the file need not exist."""
+        """Returns the path of the Docker engine's CA bundle for it, which may not exist."""
         return _CERTIFICATES / self.host / "ca.crt"
 
     def repository(self, name: str) -> str:
-        """Returns the registry's name of a repository of ours, as in rayside/ray."""
+        """Returns the name in the registry of one of our repositories, as in rayside/ray."""
         return f"{self.path}/{name}" if self.path else name
 
 
@@ -47,7 +47,7 @@ def is_loopback(host: str) -> bool:
 
 
 def parse(text: str) -> Address:
-    """Returns the address that somebody has named. Raises InvalidArgument."""
+    """Parses a user's address of a registry. Raises InvalidArgument."""
     named = text.rstrip("/")
     if not is_registry(named):
         raise InvalidArgument(
@@ -58,9 +58,9 @@ def parse(text: str) -> Address:
 
 
 def ca_file(settings: Settings, address: Address) -> Path | None:
-    """Returns the CA bundle that is trusted for a registry, besides the CAs of this machine.
+    """Returns the CA bundle that is trusted for a registry, in addition to this machine's CAs.
 
-    It is that of the setting `registry_ca`, else the Docker engine's own for this registry, if there is one.
+    It comes from the setting `registry_ca`, else from the Docker engine's CA bundle for it, if there is one.
     Raises InvalidSetting.
     """
     if settings.registry_ca:

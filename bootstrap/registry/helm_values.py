@@ -1,4 +1,4 @@
-"""Writes values for KubeRay's Helm charts, by which those pull from a mirror."""
+"""Values for KubeRay's Helm charts, with which these pull from a mirror."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from bootstrap.registry.address import Address
 from bootstrap.settings import RAY_VERSION
 from rayside.errors import InvalidArgument
 
-# The charts' values are in KubeRay's repository: helm-chart/kuberay-operator and helm-chart/ray-cluster.
+# The charts are in KubeRay's repository: helm-chart/kuberay-operator and helm-chart/ray-cluster.
 _OPERATOR, _RAY = "kuberay-operator", "ray-cluster"
 _HEADER = "# Rayside writes this file anew: keep your own values in another one. It is for KubeRay's chart "
 _SECRET = "mirror-login"
 
 
 def require_free(folder: Path) -> None:
-    """Raises InvalidArgument where a file is there that we did not write, or no place for one."""
+    """Raises InvalidArgument if a foreign file exists there, or the folder can't be made."""
     if not folder.parent.is_dir():
         raise InvalidArgument(f"there is no folder {folder.parent}", hint="make it, or choose another place")
     if folder.exists() and not folder.is_dir():
@@ -35,8 +35,8 @@ def require_free(folder: Path) -> None:
 def write(folder: Path, manifest: Manifest, address: Address, *, has_login: bool) -> list[Path]:
     """Writes the values of each chart, and returns the files. Raises InvalidArgument.
 
-    `has_login` says whether the registry asks for a login: then pods name a Secret, which the text says how
-    to make.
+    `has_login`: the registry requires a login, so pods name a Secret; a comment in the file has the command
+    that makes it.
     """
     secrets: dict[str, Any] = {"imagePullSecrets": [{"name": _SECRET}]} if has_login else {}
     values = {
@@ -61,9 +61,9 @@ def write(folder: Path, manifest: Manifest, address: Address, *, has_login: bool
 
 
 def _is_ours(file: Path) -> bool:
-    """Returns whether it may be written: it is not there, or is an earlier one of these."""
+    """Returns whether the file may be written: it does not exist, or was written here."""
     try:
-        # A link would lead the text elsewhere.
+        # A link would redirect the write.
         return not file.is_symlink() and file.read_text().startswith(_HEADER)
     except FileNotFoundError:
         return True
@@ -76,7 +76,7 @@ def _file(folder: Path, chart: str) -> Path:
 
 
 def _image(manifest: Manifest, address: Address, name: str) -> dict[str, str]:
-    """Returns the image by its digest: the charts write `repository:tag`, and a tag can be moved."""
+    """Returns the image's values, by digest: the charts write `repository:tag`, and a tag can be moved."""
     image = manifest.image(name)
     repository = f"{address}/{image.reference.rpartition(':')[0]}@sha256"
     return {"repository": repository, "tag": image.manifest.digest, "pullPolicy": "IfNotPresent"}

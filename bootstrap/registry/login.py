@@ -1,4 +1,4 @@
-"""Finds who may use a registry, where the Docker command keeps it: its configuration, or a helper of it."""
+"""Registry logins from the Docker configuration and its credential helpers."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from rayside.plain import line
 
 @dataclass(frozen=True)
 class Login:
-    """A user's name and password; the password shows nowhere."""
+    """A user's name and password; the password is not in its repr."""
 
     user: str
     password: str = field(repr=False)
 
     @property
     def basic(self) -> str:
-        """Returns the header by which HTTP has them."""
+        """Returns the value of HTTP's Authorization header."""
         return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
 
 
 def login_for(host: str) -> Login | None:
-    """Returns what the Docker configuration (DOCKER_CONFIG, ~/.docker) has for a registry; None without.
+    """Returns the login to a registry in the Docker configuration (DOCKER_CONFIG, ~/.docker); None without.
 
-    Raises RegistryRefused where its helper fails, or has only an identity token.
+    Raises RegistryRefused if its credential helper fails, or has only an identity token.
     """
     from docker import auth
     from docker.errors import DockerException
 
     try:
         with warnings.catch_warnings():
-            # Of a helper that is not there, which is an error as well.
+            # The package warns of a missing helper, and raises an error as well.
             warnings.simplefilter("ignore")
             known = auth.load_config().resolve_authconfig(host)
     except DockerException as error:
         raise _unreadable(host, line(str(error), 300)) from None
-    # What is in it may be anything, a password too.
+    # The error's text may contain anything, also a password.
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise _unreadable(host, type(error).__name__) from None
     if not known:

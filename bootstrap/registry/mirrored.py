@@ -1,7 +1,7 @@
-"""A bundle in a registry: all of it under one tag, and its images under their own names, for nodes.
+"""Bundles in a registry: all of one under one tag, and its images under their own names, for nodes.
 
-The tag follows from the code and the machine that a bundle is for, and names the same image index as the
-bundle's file has (`bundle/layout.py`).
+The tag derives from the bundle's code version and platform, and names the same image index as in the
+bundle's file (`bundle/layout.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bootstrap.registry.oras import Oras
 from rayside.errors import InvalidArgument
 
 REPOSITORY = "rayside/bundle"
-# A bundle's own manifest has at most so many bytes.
+# Limit: bytes of a bundle's own manifest.
 _LARGEST = 16 * 1024 * 1024
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 Report = Callable[[str], None]
@@ -31,7 +31,7 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Sent:
-    """What filling a registry took: the contents' bytes that it had, and those that it was given."""
+    """Result of an upload to a registry: bytes of contents that it had, and bytes that were sent."""
 
     had: int
     given: int
@@ -39,24 +39,24 @@ class Sent:
 
 @dataclass(frozen=True)
 class Listed:
-    """A bundle as a registry has it: `signature` is None where nobody signed it."""
+    """A bundle in a registry; `signature` is None if it is not signed."""
 
     manifest: Manifest
     signature: bytes | None
 
 
 def tag_of(version: Version, platform: str) -> str:
-    """Returns the tag of the bundle for that code and machine."""
+    """Returns the tag of the bundle for that code version and platform."""
     return f"{platform.replace('/', '-')}-{version.code[:32]}"
 
 
 def names(manifest: Manifest, address: Address) -> list[tuple[str, str]]:
-    """Returns each image by the name under which nodes pull it, and its digest, as in sha256:..."""
+    """Returns each image's name for nodes, and its digest, as in sha256:..."""
     return [(f"{address}/{each.reference}", f"sha256:{each.manifest.digest}") for each in manifest.images]
 
 
 def require(registry: Oras) -> None:
-    """Asks whether a registry takes contents for each repository that a bundle has there.
+    """Checks that a registry accepts uploads to each repository of a bundle.
 
     Raises RegistryRefused, RegistryUnreachable.
     """
@@ -65,9 +65,9 @@ def require(registry: Oras) -> None:
 
 
 def send(registry: Oras, bundle: Bundle, report: Report) -> Sent:
-    """Gives a registry all of a bundle that it lacks. Raises RegistryRefused, RegistryUnreachable, BadBundle.
+    """Uploads the missing contents of a bundle. Raises RegistryRefused, RegistryUnreachable, BadBundle.
 
-    The tag comes last: what it names is all there.
+    The tag comes last, so that it names only complete bundles.
     """
     manifest, signature = bundle.manifest, bundle.signature
     moved = _Moved({*manifest.blobs(), *layout.texts(manifest, signature)}, "sent", report)
@@ -82,7 +82,7 @@ def send(registry: Oras, bundle: Bundle, report: Report) -> Sent:
 
 
 def listed(registry: Oras, version: Version, platform: str) -> Listed:
-    """Asks for the bundle of that code and machine.
+    """Fetches the manifest and signature of the bundle for that code version and platform.
 
     Raises NotMirrored, BadBundle, RegistryRefused, RegistryUnreachable.
     """
@@ -120,14 +120,14 @@ def listed(registry: Oras, version: Version, platform: str) -> Listed:
 def require_none_lost(
     registry: Oras, version: Version, platform: str, pythons: Sequence[str], *, is_signed: bool
 ) -> None:
-    """Asks whether a bundle with these Pythons may replace the one that a registry has for that code.
+    """Checks that a bundle with these Python versions may replace the registry's bundle for that code.
 
-    Raises InvalidArgument where that one has more of them, or a signature; RegistryUnreachable.
+    Raises InvalidArgument if the registry's has more versions, or a signature; RegistryUnreachable.
     """
     try:
         there = listed(registry, version, platform)
     except (NotMirrored, BadBundle, RegistryRefused):
-        return  # What can't be read is of no use to anybody.
+        return  # An unreadable bundle is useless.
     lost = [each for each in there.manifest.pythons if each not in pythons]
     if lost:
         whole = ",".join(dict.fromkeys((*there.manifest.pythons, *pythons)))
@@ -145,15 +145,15 @@ def require_none_lost(
 def fetch(
     registry: Oras, bundle: Listed, file: Path, kept: Path, report: Report, *, images: bool = True
 ) -> None:
-    """Makes the bundle's file of what a registry has; `kept` holds what is there of it, until the file is.
+    """Downloads a bundle's file from a registry; `kept` is the folder of downloaded contents until then.
 
-    Without `images` those stay in the registry. Raises RegistryRefused, RegistryUnreachable,
+    Without `images` these stay in the registry. Raises RegistryRefused, RegistryUnreachable,
     LowDisk, OSError.
     """
     manifest, signature = bundle.manifest, bundle.signature
     wanted = layout.everything if images else layout.artifact
     moved = _Moved({*manifest.blobs(images=images), *layout.texts(manifest, signature)}, "fetched", report)
-    # These digests are computed of the manifest: nothing else that the registry has comes along.
+    # These digests are computed from the manifest: no other content of the registry is fetched.
     registry.fetch(REPOSITORY, _digest(wanted(manifest, signature)), kept, moved.add)
     report("writing")
     sign = (lambda _: signature) if signature is not None else None
@@ -162,14 +162,14 @@ def fetch(
 
 
 class _Moved:
-    """Counts the bytes of contents that are moved, and reports them."""
+    """Counts and reports the bytes of transferred contents."""
 
     def __init__(self, blobs: set[Blob], word: str, report: Report) -> None:
         self._sizes = {blob.digest[:12]: blob.size for blob in blobs}
         self.whole, self.done, self._word, self._report = sum(self._sizes.values()), 0, word, report
 
     def add(self, digest: str) -> None:
-        """Counts the content whose digest begins so."""
+        """Counts the content whose digest has this prefix."""
         self.done += self._sizes.pop(digest, 0)
         self._report(f"{self._word} {self.done // 10**6} of {self.whole // 10**6} MB")
 

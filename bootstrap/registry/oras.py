@@ -1,8 +1,8 @@
 """OCI registry client: runs the program oras for one registry, and explains its errors.
 
-oras speaks with the registry, its server of tokens and its storage, and has logins from the Docker
-configuration and its helpers. What it prints may be a registry's words, which are bounded, and cleaned before
-they are shown.
+oras connects to the registry, its token server and its storage, and takes logins from the Docker
+configuration and its credential helpers. Its output may quote the registry, so it is bounded and sanitized
+before it is shown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rayside.errors import CommandFailed, RaysideError
 from rayside.plain import line
 from rayside.system.shell import Outcome, Shell
 
-# Seconds for a request that moves next to nothing; oras itself repeats one that a busy registry refuses.
+# Timeout in seconds of a small request; oras itself retries one that a busy registry refuses.
 _PATIENCE = 120.0
 # oras reads no larger manifest.
 _LONGEST_MANIFEST = 4 * 1024 * 1024
@@ -34,20 +34,20 @@ _LOGIN = re.compile(
     r"failed to (?:unmarshal|resolve credential|decode)|invalid config format",
     re.IGNORECASE,
 )
-# So oras writes the codes of the distribution specification ("Error Codes").
+# The distribution specification's error codes in oras' format ("Error Codes").
 _NO_NAME = re.compile(r": not found$|\bname (?:unknown|invalid): ", re.MULTILINE)
-# Go's words for a request that got no answer: the address is followed by why.
+# Go's messages for a request without a response: an address, then the reason.
 _UNREACHED = re.compile(r'\b(?:Get|Head|Post|Put|Patch) "https?://|dial tcp|x509: |tls: |EOF|timeout')
 _DIGEST = re.compile(r"^(?:Copied|Uploaded)\s+([0-9a-f]{12}) ")
 
 
 @dataclass(frozen=True)
 class Oras:
-    """A registry, as the program at that path reaches it.
+    """A registry, accessed with the program oras.
 
     Attributes:
-        ca_file: the file of CA certificates that are trusted for it, and for whom it leads to, besides those
-            of this machine.
+        ca_file: CA bundle that is trusted for the registry and its redirects, in addition to this machine's
+            CAs.
     """
 
     shell: Shell
@@ -56,12 +56,12 @@ class Oras:
     ca_file: Path | None = None
 
     def require(self, repository: str) -> None:
-        """Uploads a few bytes to a repository: only that tells whether the registry takes contents for it.
+        """Uploads a few bytes to a repository: no other request shows whether the registry accepts uploads.
 
         Raises RegistryUnreachable, RegistryRefused.
         """
         with tempfile.TemporaryDirectory() as folder:
-            # The same content would be there already, and nothing asked.
+            # An upload of existing content would be skipped.
             Path(folder, "question").write_bytes(
                 b"Rayside asks whether it may upload: " + os.urandom(8).hex().encode()
             )
@@ -71,20 +71,20 @@ class Oras:
         self._require(outcome, f"to take anything for {self.address.repository(repository)}", repository)
 
     def manifest(self, repository: str, reference: str) -> bytes | None:
-        """Returns the manifest of a tag, or of a digest as in sha256:...; None where there is none.
+        """Returns the manifest of a tag, or of a digest as in sha256:...; None if there is none.
 
         Raises RegistryUnreachable, RegistryRefused.
         """
         return self._fetched("fetch", repository, reference, _LONGEST_MANIFEST)
 
     def configuration(self, repository: str, digest: str, most: int) -> bytes | None:
-        """Returns the configuration that the manifest of that digest names, as `manifest` does."""
+        """Returns the configuration of the manifest with that digest; None and errors as in `manifest`."""
         return self._fetched("fetch-config", repository, digest, most)
 
     def digest_for(self, repository: str, digest: str, platform: str) -> str | None:
-        """Returns the digest of a platform's manifest, as in linux/arm64, of an index that has several.
+        """Returns the digest of a platform's manifest, as in linux/arm64, in an index with several.
 
-        It is that digest itself where it is of one image; None where there is none. Raises as `manifest`.
+        The digest of a single image is returned unchanged; None if there is none. Raises as `manifest`.
         """
         words = ["manifest", "fetch", "--descriptor", "--platform", platform, *self._options()]
         outcome = self._run(words, self.named(repository, digest))
@@ -95,20 +95,20 @@ class Oras:
         return found[1] if found else None
 
     def send(self, layout: Path, digest: str, repository: str, moved: Callable[[str], None]) -> None:
-        """Copies what a layout, a folder or a tar file, has under a digest, with all that it names.
+        """Uploads the content of a layout, a folder or a tar file, at a digest, with all that it refers to.
 
-        `moved` is told the first twelve digits of each digest that was sent. Raises as `require`.
+        `moved` gets the first twelve digits of each digest that was sent. Raises as `require`.
         """
         with self._link(layout) as folder:
             words = ["cp", "--no-tty", "--from-oci-layout", *self._options("to-")]
             places = (f"layout@{digest}", self.named(repository))
             outcome = self._run(words, *places, cwd=folder, moved=moved, is_long=True)
-            if "blob unknown" in outcome.err:  # somebody else sends it at the same time
+            if "blob unknown" in outcome.err:  # another client sends it at the same time
                 outcome = self._run(words, *places, cwd=folder, moved=moved, is_long=True)
         self._require(outcome, f"to take {self.address.repository(repository)}", repository)
 
     def mount(self, repository: str, digest: str, other: str, tag: str) -> None:
-        """Names in another repository what one has under a digest; the registry need not get it again."""
+        """Tags a digest of one repository in another one, without a second upload."""
         words = ["cp", "--no-tty", *self._options("from-"), *self._options("to-")]
         outcome = self._run(words, self.named(repository, digest), self.named(other, tag), is_long=True)
         self._require(outcome, f"to take {self.address.repository(other)}:{tag}", other)
@@ -118,9 +118,9 @@ class Oras:
         self._require(outcome, f"to take {self.address.repository(repository)}:{tag}", repository)
 
     def fetch(self, repository: str, digest: str, layout: Path, moved: Callable[[str], None]) -> None:
-        """Copies what a registry has under a digest, with all that it names, into the folder of a layout.
+        """Downloads the content at a digest, with all that it refers to, into the folder of a layout.
 
-        What is there already is not fetched again. Raises LowDisk, and as `require`.
+        Existing content is not downloaded again. Raises LowDisk, and as `require`.
         """
         layout.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._link(layout) as folder:
@@ -136,7 +136,7 @@ class Oras:
         self._require(outcome, f"to give {self.address.repository(repository)}@{digest}")
 
     def named(self, repository: str, reference: str = "") -> str:
-        """Returns the registry's name of a repository of ours, with a tag or a digest."""
+        """Returns the full name of one of our repositories, with a tag or a digest."""
         mark = "@" if reference.startswith("sha256:") else ":" if reference else ""
         return f"{self.address.host}/{self.address.repository(repository)}{mark}{reference}"
 
@@ -154,16 +154,16 @@ class Oras:
 
     @contextmanager
     def _link(self, layout: Path) -> Iterator[str]:
-        """Yields a folder where a layout is named `layout`: in its own path `:` or `@` means something."""
+        """Yields a folder with a link `layout` to a layout, whose own path may contain `:` or `@`."""
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "layout").symlink_to(layout.absolute())
             yield folder
 
     def _options(self, side: str = "") -> list[str]:
-        # By itself oras asks localhost without TLS, and 127.0.0.1 with it.
+        # By default oras uses no TLS for localhost, but TLS for 127.0.0.1.
         plain = self.address.is_loopback and not self.ca_file
         options = [f"--{side}plain-http={'true' if plain else 'false'}"]
-        if self.ca_file and sys.platform == "darwin":  # SSL_CERT_FILE says nothing to Go there
+        if self.ca_file and sys.platform == "darwin":  # Go ignores SSL_CERT_FILE there
             options += [f"--{side}ca-file", str(self.ca_file)]
         return options
 
@@ -197,9 +197,9 @@ class Oras:
                 ) from None
 
     def _trusting(self, folder: Path) -> dict[str, str]:
-        """Returns the variable that has Go trust the registry's CA certificate, too, and that of Requests.
+        """Returns the variable with which Go also trusts the registry's CA bundle, and Requests' CA bundle.
 
-        oras has an option for that, which trusts nobody else: a registry's storage is often a public cloud's.
+        oras' own option replaces all other CAs: a registry's storage is often a public cloud's.
         """
         known = os.environ.get("SSL_CERT_FILE") or os.environ.get("REQUESTS_CA_BUNDLE") or ""
         texts = [
@@ -213,16 +213,16 @@ class Oras:
         trusted.write_text("\n".join(texts))
         return {"SSL_CERT_FILE": str(trusted)}
 
-    # --- what went wrong -----------------------------------------------------------------
+    # --- errors --------------------------------------------------------------------------
 
     def _require(self, outcome: Outcome, what: str, repository: str = "") -> None:
         if outcome.code:
             raise self.explained(outcome.err, what, repository)
 
     def explained(self, error: str, what: str, repository: str = "") -> RaysideError:
-        """Returns the error that the program's words mean, with the one thing to do.
+        """Returns the error for the program's message, with the one thing to do.
 
-        `what` was asked of the registry; `repository` is the one that takes nothing, where that was asked.
+        `what` was requested from the registry; `repository` is the target of an upload, if it was one.
         """
         own = error.replace("Error response from registry: ", "").replace("Error: ", "")
         words = line(re.sub(r"\s+", " ", own).strip(), 400)
@@ -239,7 +239,7 @@ class Oras:
         elif status in (401, 403) or (not status and _LOGIN.search(error)):
             hint = f"docker login {self.address.host}, as one who may do that"
         elif repository and (status in (400, 404) or _NO_NAME.search(error)):
-            # Many registries make none by themselves.
+            # Many registries don't create repositories by themselves.
             named = self.address.repository(repository)
             hint = f"make the repository {named}, or its project, there first, or name another HOST/PATH"
         return RegistryRefused(f"the registry {self.address} refuses {what}: {words}", hint=hint)

@@ -1,1 +1,1 @@
-"""Gets programs and images."""
+"""Sources of programs, images, packages and extensions."""

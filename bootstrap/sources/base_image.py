@@ -19,11 +19,11 @@ from rayside.steps.step import Report, Status, missing, ready
 from rayside.system.lock import alone
 from rayside.system.shell import Shell
 
-# Debian's archive is signed with these keys, of Debian's package debian-archive-keyring.
+# Keys that sign Debian's archive, from Debian's package debian-archive-keyring.
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _PACKAGES = ("ca-certificates", "python3", "python3-venv", "tzdata")
-# These come back, or differ from one run to the next. A layer above that removed one of them would need a
-# whiteout, which can't be unpacked where the node's images are made (docs/adr/0006).
+# Files that come back, or differ from one run to the next. A layer above that removed one of them would need
+# a whiteout, which can't be unpacked where the node's images are made (docs/adr/0006).
 _UNWANTED = (
     *("var/cache/apt/*.bin", "var/cache/apt/archives/*.deb", "var/lib/apt/lists/*"),
     *("var/cache/debconf/*-old", "var/lib/dpkg/*-old", "var/log/*"),
@@ -32,11 +32,11 @@ _UNWANTED = (
 
 @dataclass(frozen=True)
 class BaseImage:
-    """Debian's minimal system with Python, by debootstrap, which insists on Debian's signatures.
+    """Debian's minimal system with Python, made with debootstrap, which requires Debian's signatures.
 
-    `mirror` is where it comes from. Where it is empty, that is where this machine's apt has Debian from,
-    and without that debootstrap's own default. `architecture` is another than the engine's, as images and
-    Debian call it, whose programs this machine emulates; empty for the engine's.
+    `mirror`: default is the Debian mirror of this machine's apt, and without that debootstrap's own.
+    `architecture`: another than the engine's, as images and Debian name it, which this machine emulates;
+    empty for the engine's.
     """
 
     shell: Shell
@@ -73,13 +73,13 @@ class BaseImage:
             if self.check() == ready(self.reference):
                 return
             cache.end_builds(guard)
-            # The folder is root's alone, as device files are made in it; not on a tmpfs, which may be nodev.
+            # Only root can use the folder, as it gets device files; it is not on a tmpfs, which may be nodev.
             for left in self.cache_folder.glob(f".debian-{self._key}-*"):
                 shutil.rmtree(left)
             with tempfile.TemporaryDirectory(prefix=f".debian-{self._key}-", dir=self.cache_folder) as folder:
                 system, archive = Path(folder, "system"), Path(folder, "system.tar")
                 options = ["--variant=minbase", f"--include={','.join(_PACKAGES)}"]
-                # Without the second option it goes on unsigned if it misses the first.
+                # Without the second option debootstrap continues unsigned if the keyring is missing.
                 options += [f"--keyring={self.keyring}", "--force-check-gpg"]
                 options += [f"--arch={self.architecture}"] if self.architecture else []
                 mirror = self.mirror or debian_mirror(self.shell, DEBIAN_SUITE)
@@ -102,7 +102,7 @@ class BaseImage:
                 self._import(archive)
 
     def _import(self, archive: Path) -> None:
-        """Makes the image of an archive. Raises BuildFailed, EngineNotRunning."""
+        """Makes the image from an archive. Raises BuildFailed, EngineNotRunning."""
         import docker.errors
 
         repository, tag = self.reference.split(":")
@@ -111,8 +111,8 @@ class BaseImage:
                 changes = [f"LABEL {LABEL}={self._key}"]
                 client.api.import_image_from_file(str(archive), repository, tag, changes=changes)
                 return
-            # What is imported is for the engine's own architecture, whatever is asked (engine 20.10); what is
-            # built is for the one that is asked.
+            # An imported image gets the engine's own architecture, whatever is requested (engine 20.10); a
+            # built one gets the requested architecture.
             dockerfile = archive.with_name("Dockerfile")
             dockerfile.write_text(f"FROM scratch\nADD {archive.name} /\n")
             context = archive.with_name("context.tar")
@@ -137,7 +137,7 @@ class BaseImage:
 
 
 def require_debootstrap(keyring: Path = KEYRING) -> str:
-    """Returns its path. Raises MissingProgram if it or Debian's keys are missing, or we may not run it."""
+    """Returns debootstrap's path. Raises MissingProgram without it, Debian's keys, or root."""
     if os.geteuid() != 0:
         raise MissingProgram(
             "source packages makes a Debian system, which takes root",

@@ -1,4 +1,4 @@
-"""Source `packages` builds everything here, from PyPI, npm, Go modules and Debian."""
+"""Source `packages`: builds everything on this machine, from PyPI, npm, Go modules and Debian."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rayside.system.shell import Shell
 
 _IMAGE = ROOT / "image"
 _KUBERAY = "github.com/ray-project/kuberay"
-# The linker sets these variables, so that Kubernetes' programs know their version.
+# Variables that the linker sets, so that Kubernetes' programs know their version.
 _KUBERNETES_VARIABLES = tuple(
     f"{package}.{name}={value}"
     for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
@@ -42,7 +42,7 @@ _KUBERNETES_VARIABLES = tuple(
 def packages(settings: Settings, extensions: Extensions, shell: Shell, architecture: str = "") -> Source:
     """Returns the source, with these extensions in the workspace's image.
 
-    `architecture` is another than this machine's, which it emulates; empty for this machine's.
+    `architecture`: another than this machine's, which it emulates; empty for this machine's.
     """
     hashed = cache(sha256)
     go = Go(shell, settings.cache_folder)
@@ -154,6 +154,6 @@ def packages(settings: Settings, extensions: Extensions, shell: Shell, architect
         supply(kuberay, "manifest", kuberay.folder / "config" / "default", name="kuberay"),
         *(supply(each, "image", each.reference, name=name, platform=linux) for name, each in images.items()),
     )
-    # Those that need Go are long, and other images are built beside them.
+    # Go builds take long, and other images are built in parallel.
     programs = (go, kind, kubernetes, kuberay, coredns, pause, door, oras)
     return Source("packages", supplies, (extensions, *programs, *images.values()))

@@ -1,4 +1,4 @@
-"""Bundle written: what a target is made of, out of the engine, the cache and the index."""
+"""Writing of a bundle: all artifacts of a target, from the engine, the cache and the package index."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rayside.system.lock import alone
 from rayside.system.shell import Shell
 
 _REQUIREMENTS = ROOT / "requirements"
-# All that is installed where a bundle is used. The verbs' own packages are among them: there is no .venv yet.
+# All packages that are installed from a bundle. The verbs' own are among them: there is no .venv yet.
 LOCK_FILES = tuple(_REQUIREMENTS / f"{name}.txt" for name in ("rayside", "uv", "ray", "lab-plots"))
 PROFILERS = _REQUIREMENTS / "lab-profilers.txt"
 _AGAIN = "run the command again"
@@ -34,12 +34,12 @@ _AGAIN = "run the command again"
 
 @dataclass(frozen=True)
 class Wheels:
-    """The wheels that the lock files name, for these Pythons, in a folder of the cache."""
+    """The wheels of the lock files for these Python versions, in a folder of the cache."""
 
     shell: Shell
     cache_folder: Path
     pythons: tuple[str, ...]
-    # Of the machine that they are for; where it is empty, of this one.
+    # Architecture of their machine; empty: this machine's.
     architecture: str = ""
     name: str = "wheels"
     title: str = "Python packages"
@@ -54,7 +54,7 @@ class Wheels:
 
     @property
     def platform(self) -> str:
-        """Returns what images call the machine that they are for, as in linux/amd64."""
+        """Returns the platform that they are for, as images name it: linux/amd64."""
         return f"linux/{self.architecture}" if self.architecture else this_platform()
 
     def check(self) -> Status:
@@ -81,12 +81,12 @@ class Wheels:
 
 @dataclass
 class BundleFile:
-    """The file itself; it is there once it is whole.
+    """The file itself, which exists only when complete.
 
     Attributes:
-        images: their references in the engine, by their names in the bundle.
-        needs: the steps that make all of it be there.
-        sign: returns a manifest's signature; None where it gets none.
+        images: references in the engine, by name in the bundle.
+        needs: the steps that provide all of its content.
+        sign: returns a manifest's signature; None for an unsigned bundle.
     """
 
     file: Path
@@ -113,13 +113,13 @@ class BundleFile:
         guard = self.cache_folder / "bundle-blobs.lock"
         with alone(guard, lambda: report("another command makes a bundle: waiting")):
             try:
-                # Each platform has its own: what one bundle does not need goes.
+                # Each platform has its own folder: blobs that one bundle does not need are removed.
                 other = f"-{self.wheels.architecture}" if self.wheels.architecture else ""
                 blobs = Blobs(self.cache_folder / f"bundle-blobs{other}")
                 manifest = self._gathered(blobs, report)
                 report("writing")
                 write(self.file, manifest, blobs.read, self.sign)
-                # The next bundle is much like this one; what it does not need either goes.
+                # Kept, as the next bundle is much like this one; other blobs are removed.
                 blobs.keep(manifest.blobs())
             except OSError as error:
                 raise unwritable(self.file, error) from None
@@ -144,14 +144,14 @@ class BundleFile:
         )
 
     def _images(self, blobs: Blobs, report: Report) -> tuple[Image, ...]:
-        """Returns the images; those that an earlier bundle has had are not read again."""
+        """Returns the images; images of an earlier bundle are not read again."""
         ids = {}
         with docker_engine.connected() as client:
             for name, reference in self.images.items():
                 attributes = docker_engine.image(client, reference)
                 if attributes is None:
                     raise ImageMissing(f"the Docker engine does not have {reference}", hint=_AGAIN)
-                # Whatever made it: an engine may be another machine's than the programs are for.
+                # Whatever built the image: the engine's machine may differ from the programs' platform.
                 architecture = self.wheels.platform.removeprefix("linux/")
                 docker_engine.require_architecture(client, reference, architecture)
                 ids[name] = attributes["Id"].removeprefix("sha256:")
@@ -168,7 +168,7 @@ class BundleFile:
 
     def _folder(self, name: str, blobs: Blobs) -> Folder:
         path = self.source.resolve(name).path
-        # KubeRay's manifests lead to folders beside the one that is meant.
+        # KubeRay's manifests refer to folders beside this one.
         whole = path.parent if name == "kuberay" else path
         files = below(whole, whole.name)
         size = size_of(files)
@@ -177,7 +177,7 @@ class BundleFile:
 
 
 def noted(note: Path, name: str, blobs: Blobs) -> Image | None:
-    """Returns the image that was taken out of the engine before; None where something of it is lacking."""
+    """Returns the image that was read from the engine before; None if a part of it is missing."""
     try:
         image = image_of({**json.loads(note.read_text()), "name": name})
     except (OSError, ValueError, KeyError, TypeError):
@@ -187,7 +187,7 @@ def noted(note: Path, name: str, blobs: Blobs) -> Image | None:
 
 
 def require_free(file: Path) -> None:
-    """Raises InvalidArgument where a file is there that is no bundle, or no place for one."""
+    """Raises InvalidArgument if another file exists there, or its folder is missing."""
     if not file.parent.is_dir():
         raise InvalidArgument(f"there is no folder {file.parent}", hint="make it, or choose another place")
     if file.exists() or file.is_symlink():
@@ -200,7 +200,7 @@ def require_free(file: Path) -> None:
 
 
 def unwritable(file: Path, error: OSError) -> RaysideError:
-    """Returns the error that a file could not be written."""
+    """Returns the error for a file that could not be written."""
     message = f"{file} could not be written: {error.strerror or error}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return LowDisk(message, hint="free some space, or choose another place; it goes on from there")
@@ -210,7 +210,7 @@ def unwritable(file: Path, error: OSError) -> RaysideError:
 def checkout(shell: Shell) -> list[tuple[str, Path]]:
     """Returns this repository's files, each with its name in the archive. Raises InvalidArgument.
 
-    Only those that Git knows: what else lies in the folder is the user's own.
+    Only files in Git: others in the folder are the user's own.
     """
     try:
         listed = shell.run(["git", "-C", ROOT, "ls-files", "-z"]).out

@@ -1,4 +1,4 @@
-"""Which bundle a cluster is made of: the settings', or that of the cluster's record."""
+"""Origin of a cluster's bundle: from the settings, or from the cluster's record."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from bootstrap.settings import Settings
 from bootstrap.sources.registry_client import RegistryClient
 from rayside.errors import InvalidSetting
 
-# A cluster's folder keeps there which bundle it was made of.
+# File in a cluster's folder that records its bundle.
 RECORD = "bundle.json"
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Which bundle it is, and where: in `file`, and of source `mirror` in the registry `mirror` before.
+    """A bundle and its location: in `file`; for source `mirror`, first in the registry `mirror`.
 
-    The file lacks the images where it has no `images`.
+    Without `images`, the file lacks the images.
     """
 
     file: Path
@@ -36,10 +36,10 @@ class Origin:
 
     @classmethod
     def mirrored(cls, client: RegistryClient, *, images: bool) -> Origin:
-        """Asks the mirror for the bundle of this code and machine. Raises what a registry does."""
+        """Asks the mirror for the bundle of this code and machine. Raises errors of registries."""
         settings = client.settings
         bundle = listed(client.mirror, this_version(), this_platform())
-        # It is signed or not, and by whom, apart from its contents.
+        # The signature is no part of the contents: the same bundle may have another one, or none.
         signed = hashlib.sha256(bundle.signature or b"").hexdigest()[:8]
         lacks = "" if images else "-without-images"
         name = f"mirrored-{bundle.manifest.digest[:24]}-{signed}{lacks}"
@@ -48,7 +48,7 @@ class Origin:
 
     @property
     def text(self) -> str:
-        """Returns what a cluster's folder keeps of it."""
+        """Returns its record for a cluster's folder."""
         document: dict[str, str | bool] = {"file": str(self.file), "manifest": self.manifest.text().decode()}
         if self.mirror:
             document["mirror"] = self.mirror
@@ -59,7 +59,7 @@ class Origin:
         return json.dumps(document)
 
     def require_signed(self, key: str) -> None:
-        """Checks that the owner of that key has signed it; anybody may have, where it is empty.
+        """Checks its signature by that public key; an empty key accepts any bundle.
 
         Raises BadBundle, MissingProgram.
         """
@@ -68,12 +68,12 @@ class Origin:
 
 
 def for_nodes(mirror: str) -> str:
-    """Returns the registry where nodes reach it: on this machine's loopback address nobody else does."""
+    """Returns the registry for nodes; empty for one on this machine's loopback address."""
     return "" if not mirror or parse_address(mirror).is_loopback else mirror
 
 
 def named(settings: Settings, record: Path, key: str, client: RegistryClient, *, nodes_pull: bool) -> Origin:
-    """Returns the bundle that the settings name, where it is signed and fits; else the record's."""
+    """Returns the bundle that the settings name, after checks of signature and version; else the record's."""
     if settings.bundle:
         file = path_of(settings.bundle)
         bundle = Bundle.of(file)
@@ -90,16 +90,16 @@ def named(settings: Settings, record: Path, key: str, client: RegistryClient, *,
             f"source is {settings.source}, and none is named",
             hint=f"./invokew up --{name}; ./invokew {name} fills it",
         )
-    # Before anything else, a folder for the cluster's files too; and before anybody is led to code in it.
+    # Before anything else, also the cluster's folder, and before a hint refers to code in the bundle.
     origin.require_signed(key)
     require_fit(origin.manifest, origin.file)
     return origin
 
 
 def asks_mirror(settings: Settings, record: Path) -> bool:
-    """Returns whether the mirror that the settings name is asked which bundle it has: once for each code.
+    """Returns whether to ask the mirror in the settings for its bundle: once for each code version.
 
-    A command that only looks is not kept waiting for it. Raises InvalidSetting.
+    Commands that only read don't wait for it. Raises InvalidSetting.
     """
     if not record.exists():
         return True

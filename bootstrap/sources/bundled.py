@@ -1,6 +1,6 @@
-"""Sources `bundle` and `mirror` take everything out of one file, which was made where a network is.
+"""Sources `bundle` and `mirror`: take everything from one file, which was made on a machine with network.
 
-Source `mirror` has that file from a registry first, which `./invokew mirror` filled.
+Source `mirror` first fetches that file from a registry, which `./invokew mirror` filled.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _TITLES = {**_PROGRAMS, "kuberay": "KubeRay's manifests"}
 def bundled(
     settings: Settings, record: Path, shell: Shell, *, is_for_later: bool = False, nodes_pull: bool = False
 ) -> Source:
-    """Returns the source of the bundle that the settings name, or else of the one that `record` has.
+    """Returns the source for the bundle in the settings, or else in `record`.
 
-    `is_for_later`: nothing is recorded, for there is no cluster. `nodes_pull`: images stay in a mirror that
+    `is_for_later`: nothing is recorded, as there is no cluster. `nodes_pull`: images stay in a mirror that
     nodes reach.
 
-    Raises BadBundle where it is no bundle, InvalidSetting where there is none, and what a registry raises.
+    Raises BadBundle if it is no bundle, InvalidSetting if none is named, and errors of registries.
     """
     key = public_key(settings.bundle_key) if settings.bundle_key else ""
     client = RegistryClient(settings, shell)
@@ -92,7 +92,7 @@ def bundled(
 
 @dataclass(frozen=True)
 class BundledFolder:
-    """A program, or KubeRay's manifests, in a folder of this bundle's own in the cache."""
+    """A program, or KubeRay's manifests, in this bundle's own folder in the cache."""
 
     bundle: CheckedBundle
     folder: Folder
@@ -101,7 +101,7 @@ class BundledFolder:
 
     @property
     def name(self) -> str:
-        # As the other sources call the step that brings them.
+        # The name of the step in the other sources.
         return "kuberay-manifests" if self.folder.name == "kuberay" else self.folder.name
 
     @property
@@ -130,7 +130,7 @@ class BundledFolder:
 
 @dataclass(frozen=True)
 class BundledWheels:
-    """The wheels of all lock files that a cluster is made by, for pip."""
+    """The wheels of all lock files of a cluster, for pip."""
 
     bundle: CheckedBundle
     cache_folder: Path
@@ -175,7 +175,7 @@ class BundledImage:
     def check(self) -> Status:
         with docker_engine.connected() as client:
             there = docker_engine.image(client, self.image.reference)
-        # Not by its id: what an engine calls so depends on where it keeps its images.
+        # Not by its id, which depends on the engine's image store.
         layers = [f"sha256:{layer.diff_id}" for layer in self.image.layers]
         if there is None or there["RootFS"]["Layers"] != layers:
             return missing(f"{self.image.reference} is not in the Docker engine yet")

@@ -1,4 +1,4 @@
-"""The bundle that a cluster is made of: fetched from a mirror, checked, and recorded."""
+"""Steps for a cluster's bundle: fetched from a mirror, checked, and recorded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rayside.system.lock import alone
 
 @dataclass(frozen=True)
 class FetchedBundle:
-    """The bundle's file is here, from a registry."""
+    """The bundle's file is fetched from a registry."""
 
     client: RegistryClient
     origin: Origin
@@ -39,9 +39,9 @@ class FetchedBundle:
         return ready(str(self.origin.file)) if self._is_here() else missing("not fetched yet")
 
     def apply(self, report: Report) -> None:
-        """Fetches what of it is not here yet.
+        """Fetches the missing parts of the file.
 
-        Raises NotMirrored, LowDisk, and what a registry does.
+        Raises NotMirrored, LowDisk, and errors of registries.
         """
         file, manifest = self.origin.file, self.origin.manifest
         guard = file.with_name(f"{file.name}.lock")
@@ -63,7 +63,7 @@ class FetchedBundle:
             fetch(registry, bundle, file, kept, report, images=self.origin.images)
 
     def _is_here(self) -> bool:
-        """Returns whether that bundle is there: what a power failure left may be none."""
+        """Returns whether the file is that bundle: after a power failure it may be invalid."""
         try:
             return self.origin.file.exists() and Bundle.of(self.origin.file).manifest == self.origin.manifest
         except BadBundle:
@@ -72,13 +72,13 @@ class FetchedBundle:
 
 @dataclass(frozen=True)
 class CheckedBundle:
-    """The file is whole, for this code and this machine, and the cluster's folder has a record of it."""
+    """The bundle's file is complete, and fits this code and machine."""
 
     origin: Origin
     record: Path
-    # What is taken out of it goes there, too.
+    # Folder in the cache, also for extracted contents.
     cache_folder: Path
-    # Who has this key of minisign has to have signed it; anybody may have made it where it is empty.
+    # minisign public key for which it must have a signature; empty: none is required.
     key: str = ""
     name: str = "bundle"
     title: str = "bundle"
@@ -93,22 +93,22 @@ class CheckedBundle:
         return self.origin.manifest
 
     def check(self) -> Status:
-        """Reads who signed it, and what it is for. Raises BadBundle where that is not as it has to be.
+        """Checks its signature and version. Raises BadBundle if one is wrong.
 
-        The record has its signature, too: a key that was set later counts where the file has gone.
+        The record has the signature, too: a key that was set later is checked even without the file.
         """
         self.origin.require_signed(self.key)
         require_fit(self.manifest, self.file)
-        # A cluster that is made of it does not need the file any more.
+        # A cluster that was made from it no longer needs the file.
         is_known = _has(self._stamp, self._seen) or _has(self.record, self.text)
         return ready(f"{self.file}, {self.manifest.version}") if is_known else missing("not checked yet")
 
     def apply(self, report: Report) -> None:
-        """Reads all of it, once for the same file: what is taken out is checked again. Raises BadBundle."""
+        """Verifies the file once; extracted contents are verified again. Raises BadBundle."""
         try:
             self.opened().require_whole(report, images=self.origin.images)
         except BadBundle:
-            # What a registry gave is fetched anew, as after the power failed.
+            # A file from a registry is fetched again, as after a power failure.
             if self.origin.mirror:
                 self.file.unlink(missing_ok=True)
             raise
@@ -117,7 +117,7 @@ class CheckedBundle:
             write_private(self._stamp, self._seen)
 
     def opened(self) -> Bundle:
-        """Returns the bundle, for its contents. Raises BadBundle where another file is there by now."""
+        """Opens the bundle, for its contents. Raises BadBundle if the file is gone, or another bundle."""
         if not self.file.exists():
             named = f"mirror {self.origin.mirror}" if self.origin.mirror else "bundle FILE"
             raise BadBundle(f"{self.file} is no longer there", hint=f"./invokew up --{named}")
@@ -130,7 +130,7 @@ class CheckedBundle:
         return bundle
 
     def command(self, references: Sequence[str]) -> list[str | Path]:
-        """Returns the command that writes images as `docker load` reads them."""
+        """Returns the command that writes images in the format of `docker load`."""
         self.opened()
         names = {image.reference: image.name for image in self.manifest.images}
         chosen = [names[reference] for reference in references]
@@ -142,7 +142,7 @@ class CheckedBundle:
 
     @property
     def _seen(self) -> str:
-        """Returns what tells the file that was read from another: empty where it is no longer there."""
+        """Returns the file's path, size and time, to recognize a verified file; empty if it is gone."""
         try:
             status = self.file.stat()
         except OSError:
@@ -151,13 +151,13 @@ class CheckedBundle:
 
     @cached_property
     def text(self) -> str:
-        """Returns what a cluster's folder keeps of it."""
+        """Returns its record for a cluster's folder."""
         return self.origin.text
 
 
 @dataclass(frozen=True)
 class BundleRecord:
-    """The cluster's folder says which bundle it is made of, for the commands that follow."""
+    """The cluster's folder records its bundle, for later commands."""
 
     bundle: CheckedBundle
     file: Path
@@ -181,7 +181,7 @@ def _has(file: Path, text: str) -> bool:
 
 @contextlib.contextmanager
 def space(place: Path) -> Iterator[None]:
-    """Raises LowDisk where the disk fills up."""
+    """Raises LowDisk if the disk is full."""
     try:
         yield
     except OSError as error:

@@ -13,9 +13,9 @@ from rayside.system.shell import Shell
 def chosen(
     name: str, settings: Settings, extensions: Extensions, shell: Shell, architecture: str = ""
 ) -> Source:
-    """Returns the source of that name, a name of `settings.SOURCES` other than auto.
+    """Returns the source with that name of `settings.SOURCES`, other than auto.
 
-    `architecture`: of a Linux that programs and images are for; default: this machine, and its engine.
+    `architecture`: programs and images are for a Linux of it; default: for this machine, and its engine.
     """
     if name == "upstream":
         from bootstrap.sources.releases import Releases

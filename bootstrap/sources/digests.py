@@ -1,4 +1,4 @@
-"""Digests that fetched files and images have to have: recorded ones, else those of the first fetch."""
+"""Digests that fetched files and images must have: recorded ones, else from the first fetch."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from rayside.private_file import replace_whole
 from rayside.steps.step import Report
 from rayside.system.lock import alone
 
-# It has the digests of releases, extensions and images, by `./invokew lock`.
+# Recorded digests of releases, extensions and images; `./invokew lock` writes them.
 RECORDED = ROOT / "requirements" / "digests.json"
 
 
 @dataclass(frozen=True)
 class Digests:
-    """The digests, by names that say what, which version and for what, as in `kind-0.33.0-linux-amd64`.
+    """Expected digests, by name with version and platform, as in `kind-0.33.0-linux-amd64`.
 
     A digest is a file's SHA-256 in hexadecimal, or an image's as registries write it (`sha256:...`).
 
     Attributes:
-        cache_folder: keeps the digests of first fetches, of what the repository does not record.
-        recorded: the repository's file, which wins.
+        cache_folder: has the digests of first fetches, for names that the repository does not record.
+        recorded: the repository's file, which has priority.
     """
 
     cache_folder: Path
     recorded: Path = RECORDED
 
     def of(self, name: str) -> str | None:
-        """Returns the digest that `name` must have; None where it was never fetched."""
+        """Returns the digest that `name` must have; None if it is not recorded and was never fetched."""
         return self._recorded.get(name) or _read(self._first).get(name)
 
     def keep(self, name: str, digest: str, report: Report) -> None:
-        """Records the digest of a first fetch, unless one is recorded: another is refused from then on."""
+        """Records the digest of a first fetch, unless one is recorded; others are refused from then on."""
         self.cache_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with alone(self._first.with_suffix(".lock"), lambda: None):
             if self.of(name) is None:
@@ -55,10 +55,10 @@ class Digests:
 
 
 def record(file: Path, published: Mapping[str, Callable[[], str]], report: Report) -> None:
-    """Records in `file` what is published now, and no other names; what can't be reached is said, and stays.
+    """Records the currently published digests in `file`; unreachable ones are reported, and unchanged.
 
-    `published` gives the digest that each name has at its source. Raises BadChecksum where one is recorded
-    and another is published: nothing of that is written.
+    `published` has a function for each name that gets its digest; other names are dropped. Raises BadChecksum
+    if a recorded digest differs from the published one; nothing is written then.
     """
     before = _read(file)
     after: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Gets the workspace's extensions: ours, and others' pinned ones from a gallery or a folder of VSIX files."""
+"""Extensions of the workspace: ours, and pinned third-party ones from a gallery or a folder of VSIX files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rayside.private_file import write_private
 from rayside.settings import environment_name
 from rayside.steps.step import Report, Status, missing, ready
 
-# Ray Breakpoints is packed by its `pack`, which makes its walkthroughs of the labs.
+# Ray Breakpoints is packed by its `pack`, which makes its walkthroughs from the labs.
 OWN = ROOT / "vscode"
 _LABS = ROOT / "example" / "labs"
 Pins = Sequence[tuple[str, str]]
@@ -28,16 +28,16 @@ _MORE = "./invokew prepare asks again, for the next cluster, and vsix_folder nam
 
 @dataclass(frozen=True)
 class Variant:
-    """The pinned extensions that a workspace is made with, and those that it does without.
+    """The pinned extensions of a workspace, and the absent ones.
 
-    `variant` decides it once, at the start of a command, for the tag of the workspace's image has it.
+    `variant` chooses them once, at the start of a command, as the workspace image's tag depends on them.
 
     Attributes:
         origin: the gallery's address, or the folder.
         platform: VS Code's name for it: linux-x64, darwin-arm64 ...
-        extensions: those that it has, in the order of the pins.
-        absent: the others, as in `acme.snake 1.2.3`, each with the reason; a folder gives none.
-        problem: why the folder can't be used; the step raises it, so that other verbs go on without.
+        extensions: the available ones, in the order of the pins.
+        absent: the others, as in `acme.snake 1.2.3`, each with the reason, which is empty for a folder.
+        problem: why the folder can't be used; the step raises it, so that other verbs continue without.
     """
 
     origin: str
@@ -47,7 +47,7 @@ class Variant:
     problem: InvalidSetting | None = None
 
     def __str__(self) -> str:
-        """Returns it in one line, for people."""
+        """Returns a description in one line."""
         has = _listed(self.extensions) or "none but ours"
         if not self.absent:
             return f"{has} from {self.origin}"
@@ -58,7 +58,7 @@ class Variant:
         return f"{has}; without {names}: {reasons}; {_MORE}"
 
     def text(self) -> str:
-        """Returns it as a cluster's folder keeps it."""
+        """Returns its record for a cluster's folder."""
         extensions = [extension.document() for extension in self.extensions]
         document = {"origin": self.origin, "platform": self.platform, "extensions": extensions}
         return json.dumps({**document, "absent": self.absent}, indent=2)
@@ -73,15 +73,15 @@ def variant(
     pins: Pins = EXTENSIONS,
     recorded: Path = RECORDED,
 ) -> Variant:
-    """Decides which of the pinned extensions a workspace is made with; reads files alone, unless `ask`.
+    """Chooses the pinned extensions of a workspace; only reads files, unless `ask`.
 
-    A folder of VSIX files decides where the settings name one. Else a cluster has what it was made with as
-    long as it exists: `record` is the file of its folder that keeps this. A cluster that does not exist yet
-    has what the cache has and, if `ask`, what the gallery says now that it gives, which takes 3 s at most
-    where none answers. Raises InvalidSetting, which names the file that is wrong.
+    A folder of VSIX files in the settings has priority. Else an existing cluster keeps its extensions,
+    recorded in the file `record` of its folder. A new cluster gets the cached extensions and, if `ask`, the
+    ones that the gallery offers, which takes 3 s at most without a response. Raises InvalidSetting, which
+    names the wrong file.
 
     Args:
-        platform: VS Code's name for it; default: that of the workspace image.
+        platform: VS Code's name for it; default: the workspace image's.
         recorded: the file with the digests that the repository records.
     """
     platform = platform or this_platform("linux")
@@ -116,15 +116,14 @@ def variant(
 
 @dataclass(frozen=True)
 class Extensions:
-    """The extensions of `variant`, in the cache or in the folder of VSIX files that they are used from.
+    """The extensions of `variant`, in the cache or in the folder of VSIX files.
 
-    A download that fails is an error: with fewer it would be another image than the one that the rest of the
-    command was told of. Whoever can reach the gallery but not its files names a folder.
+    A failed download is an error: with fewer extensions the image would differ from the one that the rest of
+    the command expects. If only the gallery's files can't be reached, a folder helps.
 
     Attributes:
-        record: it keeps the variant in the cluster's folder, as long as the cluster exists; None where
-            there is no cluster, as in `prepare`.
-        recorded: it has the digests that the repository records.
+        record: file with the variant in the cluster's folder; None without a cluster, as in `prepare`.
+        recorded: the file with the digests that the repository records.
     """
 
     settings: Settings
@@ -140,7 +139,7 @@ class Extensions:
 
     @property
     def supplies(self) -> tuple[Supply, ...]:
-        """Returns each extension, as a source supplies it."""
+        """Returns each extension as a source's artifact."""
         platform = self.variant.platform
         return tuple(
             supply(self, "extension", each.file, name=each.id, digest=each.sha256, platform=platform)
@@ -157,7 +156,7 @@ class Extensions:
         return ready(str(self.variant))
 
     def apply(self, report: Report) -> None:
-        """Fetches what the cache lacks, and keeps the choice. Raises DownloadFailed, BadChecksum."""
+        """Fetches missing extensions, and records the choice. Raises DownloadFailed, BadChecksum."""
         for extension in self._absent():
             try:
                 self._fetch(extension, report)
@@ -196,7 +195,7 @@ class Extensions:
 
 
 def published(settings: Settings, platform: str, pins: Pins = EXTENSIONS) -> dict[str, Callable[[], str]]:
-    """Returns a function for each pin, by its recorded name, that asks the gallery for its SHA-256."""
+    """Returns a function for each pin, by recorded name, that gets its SHA-256 from the gallery."""
 
     def asking(id: str, version: str) -> Callable[[], str]:
         return lambda: _gallery(settings, platform).files(id, version)[1]()
@@ -205,16 +204,16 @@ def published(settings: Settings, platform: str, pins: Pins = EXTENSIONS) -> dic
 
 
 def this_platform(system: str = "", architecture: str = "") -> str:
-    """Returns VS Code's name for this machine, or for an editor of another `system`, or another machine."""
+    """Returns VS Code's platform name for this machine, or another `system` or `architecture`."""
     machine = architecture or this_machine.machine().lower()
     name = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(machine, machine)
     return f"{system or this_machine.system().lower()}-{name}"
 
 
 def own_files() -> dict[str, Path]:
-    """Returns the files that Ray Breakpoints is packed from, by their names in the folder of its `pack`.
+    """Returns the files of Ray Breakpoints' package, by name in the folder of its `pack`.
 
-    Its tests and what npm puts there are not among them.
+    Its tests and npm's files are not among them.
     """
     unwanted = {"node_modules", "test"}
     files = {file.relative_to(OWN): file for file in sorted(OWN.rglob("*")) if file.is_file()}
@@ -222,9 +221,9 @@ def own_files() -> dict[str, Path]:
 
 
 def lab_files() -> dict[str, Path]:
-    """Returns the files that its walkthroughs are made of, by their names in the folder of the labs.
+    """Returns the files of its walkthroughs, by name in the folder of the labs.
 
-    Of most only the name counts.
+    For most of them only the name counts.
     """
     files = (file for file in sorted(_LABS.rglob("*")) if file.is_file() and "__pycache__" not in file.parts)
     return {file.relative_to(_LABS).as_posix(): file for file in files}
@@ -239,7 +238,7 @@ def _with(
 
 
 def _kept(record: Path, settings: Settings, platform: str, pins: Pins, digests: Digests) -> Variant | None:
-    """Returns what the cluster was made with; None where it was for other settings, pins or digests."""
+    """Returns the cluster's recorded variant; None if it is for other settings, pins or digests."""
     try:
         document = json.loads(record.read_text())
         extensions = tuple(
@@ -265,7 +264,7 @@ def _gallery(settings: Settings, platform: str) -> Gallery:
 
 
 def _cached(settings: Settings, id: str, version: str, sha256: str, source: str) -> Extension:
-    """Returns the extension in its place in the cache, whether it is there yet or not."""
+    """Returns the extension with its path in the cache, which may not exist yet."""
     file = settings.cache_folder / "extensions" / f"{id}-{version}-{sha256[:12]}.vsix"
     return Extension(id, version, sha256, source, file)
 

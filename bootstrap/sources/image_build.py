@@ -1,4 +1,4 @@
-"""Builds an image from a folder of ours, under a tag that is the hash of all that goes into it."""
+"""Image builds from our own folders; an image's tag is the hash of all inputs."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from rayside.steps.step import Report, Status, missing, ready
 from rayside.system.lock import alone
 from rayside.system.shell import Shell
 
-# This label says what an image was made of.
+# Label with the hash of an image's inputs.
 LABEL = "rayside.dev/inputs"
 CERTIFICATES = "ca-certificates.crt"
 _SYSTEM_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-# These are Docker's predefined build arguments, which leave no trace in an image
+# Docker's predefined build arguments, which leave no trace in an image
 # (https://docs.docker.com/reference/dockerfile/#predefined-args).
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
-# A build may be silent for so many seconds: pip and npm tell nothing while they install.
+# Read timeout of a build in seconds: pip and npm print nothing while they install.
 _SILENCE = 1800
-# An error shows so many lines of the build's end.
+# Last lines of the build's output in an error.
 _LAST_LINES = 30
-# The kernel's words for a program of another architecture, which nobody emulates (ENOEXEC).
+# The kernel's message for a program of another architecture without emulation (ENOEXEC).
 _FOREIGN = "exec format error"
 
 
@@ -40,16 +40,15 @@ _FOREIGN = "exec format error"
 class ImageBuild:
     """`docker build` of `context`, once for each set of inputs.
 
-    `extra` names files from elsewhere that the Dockerfile finds in its context. Those below
-    `cache_folder` lie in folders named by a hash already: they count by their path there, so
-    that a tag is known before they are made. A base image goes into `arguments`, which count
-    too. Besides, the Dockerfile finds `ca-certificates.crt`, the certificates that this machine
-    trusts; it must not get into the final stage, and does not count.
+    `extra`: further files for the Dockerfile's context. Files below `cache_folder` are in folders named by a
+    hash: their path there counts as input, so that a tag is known before they are made. A base image belongs
+    to `arguments`, which count, too. The context also has `ca-certificates.crt`, this machine's CA bundle,
+    which must not get into the final stage, and does not count.
 
-    `architecture` is another than the engine's, whose programs the engine emulates; empty for the engine's.
+    `architecture`: another than the engine's, which the engine emulates; empty for the engine's.
 
-    `hashed` gives a file's SHA-256. Builds that share files share one that remembers, for the tag is that
-    of the files at the start of the command.
+    `hashed` returns a file's SHA-256. Builds that share files share a cached function, as the tag belongs to
+    the files at the start of the command.
     """
 
     name: str
@@ -71,7 +70,7 @@ class ImageBuild:
 
     @cached_property
     def inputs(self) -> str:
-        """Returns the whole hash: SHA-256 of every file's name, mode and content, and of the arguments."""
+        """Returns the full hash: SHA-256 of every file's name, mode and content, and of the arguments."""
         digest = hashlib.sha256()
         for name, file in self._files():
             if name in self.extra and file.is_relative_to(self.cache_folder):
@@ -158,13 +157,13 @@ class ImageBuild:
         return sorted({**files, **self.extra}.items())
 
     def _belongs(self, file: Path) -> bool:
-        # A Dockerfile beside ours is another image's.
+        # Another Dockerfile in the folder belongs to another image.
         if file.parent == self.context and "Dockerfile" in file.name:
             return file.name == self.dockerfile
         return "__pycache__" not in file.parts
 
     def _write(self, archive: IO[bytes]) -> None:
-        """Writes the context as a tar archive, the same for the same files wherever they lie."""
+        """Writes the context as a tar archive, the same for the same files in any folder."""
         with tarfile.open(fileobj=archive, mode="w") as tar:
             for name, file in self._files():
                 entry = tar.gettarinfo(file, arcname=name)
@@ -173,7 +172,7 @@ class ImageBuild:
                 if entry.issym():
                     tar.addfile(entry)
                     continue
-                # A second name of a file is that file: links would lead out of the context.
+                # Hard links are stored as files: links would lead out of the context.
                 entry.type, entry.linkname = tarfile.REGTYPE, ""
                 entry.mode, entry.size = _mode(file), file.stat().st_size
                 with file.open("rb") as content:
@@ -185,7 +184,7 @@ class ImageBuild:
 
 
 def certificates() -> bytes:
-    """Returns the certificates that this machine trusts, in PEM; nothing where it names none."""
+    """Returns this machine's CA bundle, in PEM; empty if there is none."""
     named = os.environ.get("SSL_CERT_FILE") or os.environ.get("REQUESTS_CA_BUNDLE")
     file = Path(named) if named else _SYSTEM_CERTIFICATES
     return file.read_bytes() if file.is_file() else b""

@@ -1,4 +1,4 @@
-"""Files of ours that the Dockerfiles of image/ray/ have in their context, besides their folder's."""
+"""Our files in the context of image/ray/'s Dockerfiles, besides their own folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PACKAGE = ROOT / "rayside"
 
 
 def ray_image_files() -> dict[str, Path]:
-    """Returns the lock file, and the worker side of the debugger, by their names in the context."""
+    """Returns the lock file, and the worker side of the debugger, by name in the context."""
     worker_side = [_PACKAGE / "__init__.py", *sorted((_PACKAGE / "worker").rglob("*.py"))]
     return {
         "ray.txt": ROOT / "requirements" / "ray.txt",

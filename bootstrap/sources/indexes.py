@@ -1,4 +1,4 @@
-"""Finds where this machine's own tools have packages from: pip's indexes, npm's registry, apt's mirror."""
+"""Package sources configured for this machine's own tools: pip's indexes, npm's registry, apt's mirror."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from bootstrap import pip
 from rayside.errors import CommandFailed, MissingProgram
 from rayside.system.shell import Shell
 
-# A build gets these options of pip.
+# pip's options for a build.
 _PIP = "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST"
 _NPM = "NPM_CONFIG_REGISTRY"
-# debootstrap here and apt in a build can both fetch from these.
+# URL schemes that both debootstrap here and apt in a build support.
 _SCHEMES = ("http://", "https://")
 
 
 def package_indexes(shell: Shell, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Returns pip's indexes and npm's registry as environment variables, without the tools' own defaults.
 
-    They come from the tools' own configuration files too, as `pip config` and `npm config` read them.
+    They include the tools' own configuration files, as `pip config` and `npm config` read them.
     """
     try:
         pips = pip.for_pip(shell, sys.executable, environment)
@@ -34,7 +34,7 @@ def package_indexes(shell: Shell, environment: Mapping[str, str] = os.environ) -
     if registry := environment.get(_NPM) or environment.get(_NPM.lower()):
         variables[_NPM] = registry
     elif shutil.which("npm"):
-        # It runs outside any project's folder, which may have a registry of its own.
+        # Run outside of any project's folder, which may have its own registry.
         variables |= npm_registry(_output(shell, ["npm", "config", "list"], cwd=Path(os.sep)))
     return variables
 
@@ -47,20 +47,20 @@ def npm_registry(listed: str) -> dict[str, str]:
 
 
 def debian_mirror(shell: Shell, suite: str) -> str:
-    """Returns the mirror of apt's Debian `suite`, or else of another release; empty where apt has none.
+    """Returns apt's mirror of the Debian `suite`, or else of another release; empty if apt has none.
 
-    A mirror with a password in its address is left out: the address would be readable in the image.
+    A mirror with a password in its URL is left out: the URL would be readable in the image.
     """
     if not shutil.which("apt-get"):
         return ""
     form = "$(CREATED_BY)|$(COMPONENT)|$(LABEL)|$(RELEASE)|$(REPO_URI)"
     targets = ["apt-get", "indextargets", "--format", form]
-    # Without the second option apt says nothing of a repository whose Release file it has not fetched.
+    # Without the second option apt leaves out repositories whose Release file it has not fetched.
     return apt_mirror(_output(shell, targets) + _output(shell, [*targets, "--no-release-info"]), suite)
 
 
 def apt_mirror(targets: str, suite: str) -> str:
-    """Finds that mirror in what apt says of each index: its kind, component, label, release, repository."""
+    """Finds that mirror in apt's output for each index: kind, component, label, release, repository."""
     mirrors: dict[str, str] = {}
     for line in targets.splitlines():
         created_by, component, label, release, address = line.split("|", 4)
@@ -75,7 +75,7 @@ def apt_mirror(targets: str, suite: str) -> str:
 
 
 def _output(shell: Shell, command: list[str], cwd: Path | None = None) -> str:
-    """Returns a tool's output; nothing if it fails: it is then left to its defaults."""
+    """Returns a tool's output; empty if it fails, which means the tool's defaults."""
     try:
         return shell.run(command, cwd=cwd).out
     except (CommandFailed, MissingProgram):

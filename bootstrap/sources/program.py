@@ -1,4 +1,4 @@
-"""Fetches a released program, which is there only once its checksum was right."""
+"""Released programs: downloaded, and used only with the right checksum."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ORAS = f"oras {ORAS_VERSION}, the registry client"
 
 @dataclass(frozen=True)
 class Program:
-    """A released program in a folder of the cache; `member` is its name where it is in a .tar.gz.
+    """A released program in a folder of the cache; `member` is its name in a .tar.gz, if it is in one.
 
-    `checksums` are the release's own, which count where no digest is recorded yet.
+    `checksums` are the release's own, used if no digest is recorded yet.
     """
 
     name: str
@@ -37,12 +37,12 @@ class Program:
 
     @property
     def record(self) -> str:
-        """Returns the name of its digest."""
+        """Returns its digest's name."""
         return self.folder.name
 
     @property
     def recorded(self) -> str | None:
-        """Returns the digest that it has to have; None where none is known yet."""
+        """Returns the digest that it must have; None if none is known yet."""
         return self.digests.of(self.record)
 
     def check(self) -> Status:
@@ -67,12 +67,12 @@ class Program:
             fetched.unlink()
 
     def published(self) -> str:
-        """Returns the SHA-256 that the release itself names. Raises DownloadFailed."""
+        """Returns the SHA-256 in the release's own checksum file. Raises DownloadFailed."""
         return download.published(self.checksums, self.released.url.rsplit("/", 1)[1])
 
 
 def released_oras(settings: Settings, digests: Digests, system: str, architecture: str) -> Program:
-    """Returns the step that fetches oras as it is released, for that kind of machine."""
+    """Returns the step that downloads oras' release for that system and architecture."""
     release = f"{settings.oras_releases.rstrip('/')}/v{ORAS_VERSION}/oras_{ORAS_VERSION}"
     return Program(
         name="oras",

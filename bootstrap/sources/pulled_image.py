@@ -1,4 +1,4 @@
-"""Pulls a public image into the Docker engine, and says what a registry's refusal means."""
+"""Public images pulled into the Docker engine; registries' errors are explained."""
 
 from __future__ import annotations
 
@@ -21,20 +21,19 @@ from rayside.steps.step import Report, Status, missing, ready
 if TYPE_CHECKING:
     from docker import DockerClient
 
-# Images for another architecture than the engine's have this repository, and its name.
+# Repository prefix of images for another architecture than the engine's, before the architecture's name.
 FOREIGN = "rayside/pulled-"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-# In a pull the engine may be silent so many seconds: it tells nothing of the layers that it unpacks.
+# Read timeout of a pull in seconds: the engine reports nothing while it unpacks layers.
 _UNPACKING = 600
 
 
 @dataclass(frozen=True)
 class PulledImage:
-    """A public image in the engine; `setting` is what names it.
+    """A public image in the engine, named by `setting`.
 
-    `record` is the name of its digest; empty where the reference itself is a digest. `architecture` is
-    another than the engine's, for which it has a name of its own here, and which `client` asks for; empty for
-    the engine's.
+    `record`: its digest's name; empty if the reference itself is a digest. `architecture`: another than the
+    engine's, for which the image gets its own name, and `client` finds the digest; empty for the engine's.
     """
 
     name: str
@@ -52,10 +51,10 @@ class PulledImage:
 
     @property
     def reference(self) -> str:
-        """Returns its name in the engine."""
+        """Returns its reference in the engine."""
         if not self.architecture:
             return self.public
-        # The public name is that of the engine's own architecture.
+        # The public name is for the engine's own architecture.
         return f"{FOREIGN}{self.architecture}:{cache.key(self.public)}"
 
     def check(self) -> Status:
@@ -70,7 +69,7 @@ class PulledImage:
         if self.architecture and recorded:
             if self._with_digest(recorded) not in image["RepoTags"]:
                 return missing(f"{self.reference} is not {recorded} as recorded")
-        # An image that was loaded from a file has no digest: whoever may load one owns the engine.
+        # An image that was loaded from a file has no digest, and is trusted: its loader controls the engine.
         elif recorded and digests and recorded not in digests:
             return missing(f"{self.reference} is {digests[0]}, not {recorded} as recorded")
         return ready(self.reference)
@@ -81,7 +80,7 @@ class PulledImage:
             self._apply_foreign(report)
             return
         recorded = self.recorded
-        # It is pulled by its digest, which the engine checks; the tag may be another image's by now.
+        # Pulled by digest, which the engine verifies; the tag may point to another image by now.
         reference = f"{without_tag(self.public)}@{recorded}" if recorded else self.public
         with docker_engine.connected(_UNPACKING) as client:
             self._pull(client, reference, report)
@@ -95,8 +94,8 @@ class PulledImage:
     def _apply_foreign(self, report: Report) -> None:
         """Pulls the image of the other architecture by its own digest.
 
-        The engine gives a digest to one image only: pulled by that of the index, it would be in the way of
-        the engine's own ("Cannot overwrite digest", 20.10), and a public tag would be taken from that.
+        The engine gives a digest to one image only: pulled by the index's digest, it would block the image
+        for the engine's own architecture ("Cannot overwrite digest", 20.10), and take over its public tag.
         """
         pinned = self.public.partition("@")[2]
         digest = self.recorded or pinned or self.published()
@@ -105,18 +104,18 @@ class PulledImage:
             was_there = docker_engine.image(client, reference) is not None
             try:
                 self._pull(client, reference, report)
-                # The name by which it counts as there comes last: until then the next command begins anew.
+                # The reference that `check` looks for comes last: until then the next command starts over.
                 if self.record:
                     self.digests.keep(self.record, digest, report)
                 for name in (self._with_digest(digest), self.reference):
                     client.api.tag(reference, *name.rsplit(":", 1), force=True)
             finally:
-                # Else it would stay when its names go, or where it is refused.
+                # Else the image would stay when its names are removed, or when it is refused.
                 if not was_there and docker_engine.image(client, reference) is not None:
                     client.api.remove_image(reference, noprune=True)
 
     def _own_digest(self, digest: str) -> str:
-        """Returns the digest of this architecture's manifest, of that of an index for several."""
+        """Returns the digest of this architecture's manifest, given the digest of an index for several."""
         if not _DIGEST.fullmatch(digest):
             raise self.explained(f"it is held to {line(digest, 100)!r}, which is no SHA-256")
         assert self.client
@@ -145,7 +144,7 @@ class PulledImage:
         docker_engine.require_architecture(client, reference, self.architecture)
 
     def published(self) -> str:
-        """Returns the digest that the registry gives for the tag. Raises as `apply`."""
+        """Returns the tag's digest in the registry. Raises as `apply`."""
         import docker.errors
 
         with docker_engine.connected() as client:
@@ -156,11 +155,11 @@ class PulledImage:
 
     @property
     def recorded(self) -> str | None:
-        """Returns the digest that it has to have; None where none is known yet."""
+        """Returns the digest that it must have; None if none is known yet."""
         return self.digests.of(self.record) if self.record else None
 
     def _with_digest(self, digest: str) -> str:
-        """Returns a second name, which says of which public digest it is: the engine knows only its own."""
+        """Returns a second name, with the public digest: the engine knows only the architecture's digest."""
         return f"{self.reference}-{digest.removeprefix('sha256:')[:12]}"
 
     def _follow(self, events: Iterator[dict[str, Any]], report: Report) -> None:
@@ -183,7 +182,7 @@ class PulledImage:
         return f"name an image that is there in {environment_name(self.setting)}"
 
     def explained(self, error: str) -> RaysideError:
-        """Returns the error that a registry's words mean, with the one thing to do."""
+        """Returns the error for a registry's message, with the one thing to do."""
         words = error.lower()
         recorded = f" as the image that is recorded, {self.recorded}" if self.recorded else ""
         message = f"{self.public} can't be pulled{recorded}: {error}"
@@ -192,7 +191,7 @@ class PulledImage:
             return DownloadFailed(message, hint=f"{login}, which raises the limit")
         if "credential not found" in words:  # oras's
             return ImageMissing(message, hint=login)
-        # Docker Hub's words for a name that it doesn't have are that it "may require 'docker login'".
+        # For a missing name Docker Hub's message is that it "may require 'docker login'".
         if "does not exist" in words or "not found" in words or "manifest unknown" in words:
             return ImageMissing(message, hint=self._other)
         if any(each in words for each in ("unauthorized", "denied", "no basic auth", "code 403")):

@@ -1,4 +1,4 @@
-"""Removes from the Docker engine what the sources built there."""
+"""Removal of the sources' images from the Docker engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def remove_images() -> list[str]:
-    """Removes every image of ours, and the stages they were built in; returns their references."""
+    """Removes all of our images, and their build stages; returns the images' references."""
     import docker.errors
 
     removed: list[str] = []
@@ -32,15 +32,15 @@ def remove_images() -> list[str]:
                 try:
                     client.images.remove(reference, force=True)
                     removed.append(reference)
-                except docker.errors.APIError:  # Somebody's container uses it.
+                except docker.errors.APIError:  # A container uses it.
                     continue
             client.images.prune(filters={"dangling": True, "label": f"{LABEL}=build"})
-    except (EngineNotRunning, EngineNotPermitted):  # Without an engine there is nothing to remove them from.
+    except (EngineNotRunning, EngineNotPermitted):  # Without an engine there are no images.
         pass
     return removed
 
 
 def names_of_ours(client: DockerClient, prefix: str) -> list[str]:
-    """Returns the names of images that begin so; those that a user gave to the same images stay theirs."""
+    """Returns the names of images with that prefix, without a user's own names for the same images."""
     images = client.images.list(filters={"reference": f"{prefix}*"})
     return [tag for image in images for tag in image.tags if tag.startswith(prefix)]

@@ -1,4 +1,4 @@
-"""Finds out, within a few seconds, whether what source `upstream` fetches from can be reached at all."""
+"""Quick check whether source `upstream` can reach its registry and release pages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bootstrap import download
 from bootstrap.settings import Settings
 from bootstrap.sources.references import registry_url
 
-# It takes at most so many seconds.
+# Timeout of the check in seconds.
 QUICK = 3.0
 
 
@@ -30,7 +30,7 @@ def unreachable(settings: Settings) -> str | None:
             failures[url] = download.reason(error)
 
     deadline = time.monotonic() + QUICK
-    # They are daemons, so that a look-up of a name that hangs keeps nobody waiting.
+    # Daemon threads, so that nobody waits for a name resolution that hangs.
     asking = [threading.Thread(target=ask, args=(url,), daemon=True) for url in urls]
     for thread in asking:
         thread.start()

@@ -1,4 +1,4 @@
-"""Reads and completes references of images, by the rules of Docker and containerd."""
+"""Parser of image references, by the rules of Docker and containerd."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _HUB_NAME = "docker.io"
 def registry(image: str) -> str:
     """Returns the registry's host, by Docker's rule; empty for Docker Hub.
 
-    The first part is a host where it has a dot or a port, or is localhost
+    The first part is a host if it has a dot or a port, or is localhost
     (https://pkg.go.dev/github.com/distribution/reference#ParseNormalizedNamed).
     """
     first, slash, _ = image.partition("/")
@@ -18,17 +18,17 @@ def registry(image: str) -> str:
 
 
 def registry_url(image: str) -> str:
-    """Returns where that image's registry answers, as in https://registry-1.docker.io/v2/."""
+    """Returns the URL of that image's registry, as in https://registry-1.docker.io/v2/."""
     host = registry(image)
-    # The Docker engine speaks plain HTTP to registries of its own machine.
+    # The Docker engine uses plain HTTP for registries on its own machine.
     plain = host.startswith(("localhost", "127."))
     return f"{'http' if plain else 'https'}://{host}/v2/" if host else f"https://{_HUB}/v2/"
 
 
 def located(image: str) -> tuple[str, str]:
-    """Returns where an image is asked for: the registry's host, and the repository.
+    """Returns the registry's host, and the repository of an image.
 
-    The repository is as the registry has it: library/debian for debian.
+    The repository has the registry's name: library/debian for debian.
     """
     name = without_tag(image)
     host = registry(name)
@@ -46,13 +46,13 @@ def without_tag(image: str) -> str:
 
 
 def tagged(image: str, tag: str) -> str:
-    """Returns `image:tag`, or just `image` where it names a tag or a digest already."""
+    """Returns `image:tag`, or just `image` if it has a tag or a digest already."""
     named = ":" in image.rsplit("/", 1)[-1] or "@" in image
     return image if named else f"{image}:{tag}"
 
 
 def full_name(reference: str) -> str:
-    """Returns containerd's name for an image of that reference, which always has a host."""
+    """Returns containerd's name of an image, which always has a host."""
     if registry(reference):
         return reference
     return f"docker.io/{reference}" if "/" in reference else f"docker.io/library/{reference}"

@@ -1,4 +1,4 @@
-"""oras, by which this machine speaks with registries: the installed one, else a release or a build of it."""
+"""Step for oras, this machine's registry client: the installed one, else a release or a build."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _VERSION = re.compile(r"^Version:\s+v?(\d+)\.(\d+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class RegistryClient:
-    """oras is on this machine; it comes out of `bundle`, too: last, where nobody checks its signature."""
+    """oras is on this machine; it can also come from `bundle`, but as the last way if that is not signed."""
 
     settings: Settings
     shell: Shell
@@ -41,7 +41,7 @@ class RegistryClient:
     needs: tuple[str, ...] = ()
 
     def of(self, address: Address, ca_file: Path | None) -> Oras:
-        """Returns the client of a registry. Raises MissingProgram where the program is not here."""
+        """Returns the client of a registry. Raises MissingProgram if oras is missing."""
         program = self._program()
         if program is None:
             raise MissingProgram(
@@ -63,7 +63,7 @@ class RegistryClient:
         return ready(str(program)) if program else missing("neither on PATH nor fetched yet")
 
     def apply(self, report: Report) -> None:
-        """Takes it out of the bundle, else fetches or builds it. Raises MissingProgram, Interrupted."""
+        """Extracts oras from the bundle, downloads or builds it. Raises MissingProgram, Interrupted."""
         failure = "nothing was tried"
         for way in self._ways():
             try:
@@ -118,7 +118,7 @@ class RegistryClient:
 
     @property
     def _unpacked(self) -> Path | None:
-        """Returns the folder of the bundle's own; source `bundle` has it there as well."""
+        """Returns the folder for the bundle's oras, which source `bundle` shares."""
         if self.bundle is None:
             return None
         return self.settings.cache_folder / f"bundle-{self.bundle.manifest.digest[:24]}" / "oras"

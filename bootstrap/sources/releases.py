@@ -1,4 +1,4 @@
-"""Addresses and versions of the released programs and public images of source `upstream`."""
+"""URLs and versions of the released programs and public images of source `upstream`."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from bootstrap.sources.registry_client import RegistryClient
 from rayside.system.shell import Shell
 
 _SYSTEMS = ("linux", "darwin")
-# Release pages call an architecture so, and VS Code calls it so.
+# Names of architectures on release pages, and in VS Code.
 _ARCHITECTURES = (("amd64", "x64"), ("arm64", "arm64"))
 
 
 @dataclass(frozen=True)
 class Releases:
-    """The steps that fetch each of them, for one kind of machine."""
+    """The steps that fetch each of them, for one system and architecture."""
 
     settings: Settings
     shell: Shell = field(default_factory=Shell)
-    # It has the digests that the repository records.
+    # File with the digests that the repository records.
     recorded: Path = RECORDED
-    # The programs have to run on this, as release pages call it.
+    # System and architecture of the programs, as release pages name them.
     system: str = platform.system().lower()
     architecture: str = docker_engine.normal(platform.machine())
-    # Images are for this architecture; where it is empty, for the engine's.
+    # Architecture of the images; empty: the engine's.
     images: str = ""
 
     @cached_property
@@ -54,8 +54,8 @@ class Releases:
     def kubectl_ray(self) -> Program:
         release = f"{self.settings.kuberay_releases.rstrip('/')}/v{KUBERAY_VERSION}"
         url = f"{release}/kubectl-ray_v{KUBERAY_VERSION}_{self.system}_{self.architecture}.tar.gz"
-        # KubeRay's GoReleaser file names neither the project nor the checksum file. GoReleaser then
-        # takes the repository's name, and should it be the module's or the program's: the second.
+        # KubeRay's GoReleaser file names neither the project nor the checksum file. GoReleaser then takes
+        # the repository's name (the first), or the module's or program's name (the second).
         sums = [
             f"{release}/{project}_{KUBERAY_VERSION}_checksums.txt" for project in ("kuberay", "kubectl-ray")
         ]
@@ -69,12 +69,12 @@ class Releases:
 
     @cached_property
     def client(self) -> RegistryClient:
-        """Returns the step that gets the registry client of this machine."""
+        """Returns the step that provides this machine's registry client."""
         return RegistryClient(self.settings, self.shell)
 
     @cached_property
     def ray(self) -> PulledImage:
-        """Returns Ray's own image, as it is published."""
+        """Returns the published image of Ray."""
         # https://hub.docker.com/r/rayproject/ray: a tag without a suffix is for x86-64 alone.
         suffix = "-aarch64" if self.architecture == "arm64" else ""
         title = f"public image of Ray {RAY_VERSION}"
@@ -82,13 +82,13 @@ class Releases:
 
     @cached_property
     def operator(self) -> PulledImage:
-        """Returns the image of KubeRay's operator, as it is published."""
+        """Returns the published image of KubeRay's operator."""
         title = f"KubeRay {KUBERAY_VERSION}'s operator"
         return self._public("operator-image", title, "operator_image", f"v{KUBERAY_VERSION}")
 
     @cached_property
     def node(self) -> PulledImage:
-        """Returns the image of the kind cluster's node, as it is published."""
+        """Returns the published image of kind's node."""
         title = f"kind's node with Kubernetes {KUBERNETES_VERSION}"
         return self._public("node-image", title, "node_image", f"v{KUBERNETES_VERSION}")
 
@@ -106,7 +106,7 @@ class Releases:
         )
 
     def _public(self, name: str, title: str, setting: str, tag: str) -> PulledImage:
-        """Returns the recorded image for our tag, wherever it is from, and the user's for the user's tag."""
+        """Returns the image with our tag, held to its recorded digest in any registry; or with the user's."""
         image = str(getattr(self.settings, setting))
         reference = tagged(image, tag)
         record = f"{name} {tag}" if reference != image else reference
@@ -120,10 +120,10 @@ class Releases:
 
 
 def published(settings: Settings) -> dict[str, Callable[[], str]]:
-    """Returns a function for each, by its recorded name, that asks whoever publishes it for its digest.
+    """Returns a function for each artifact, by recorded name, that gets its digest from its publisher.
 
-    These are the pinned programs, images and extensions. Packages have the lock files of their languages,
-    KubeRay's manifests among them, which are in a Go module.
+    Artifacts are the pinned programs, images and extensions. Packages have lock files of their languages,
+    among them KubeRay's manifests, which are in a Go module.
     """
     asking: dict[str, Callable[[], str]] = {}
     for system in _SYSTEMS:

@@ -1,4 +1,4 @@
-"""Defines what a source of artifacts gives, wherever it has them from."""
+"""Sources and their artifacts, the same for every origin."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ ArtifactKind = Literal["image", "program", "wheel", "extension", "manifest"]
 
 @dataclass(frozen=True)
 class Artifact:
-    """A thing that is fetched, or built here, before a cluster can be made of it.
+    """A file or image that is fetched, or built here, for a cluster.
 
     Attributes:
-        name: targets list it by this name.
-        reference: it is used by this: an image's reference in the Docker engine, a wheel's requirement, or
-            else a path on this machine.
-        digest: it is held to this digest. It is empty where none is known yet, where a language's own lock
-            file has it, and where it is built here: then the reference has the hash of its inputs.
-        platform: it runs there, as in linux/amd64 or, for extensions, linux-x64; empty where any will do.
+        name: its name in targets' lists.
+        reference: an image's reference in the Docker engine, a wheel's requirement, or else a path on this
+            machine.
+        digest: the digest that it must have. Empty if none is known yet, if a language's own lock file has
+            it, or if it is built here: then the reference has the hash of its inputs.
+        platform: as in linux/amd64 or, for extensions, linux-x64; empty for any.
     """
 
     name: str
@@ -34,22 +34,21 @@ class Artifact:
 
     @property
     def path(self) -> Path:
-        """Returns the reference of what is a file or a folder."""
+        """Returns the path of a file or a folder."""
         return Path(self.reference)
 
 
-# It is an artifact, and the name of the step that makes it be there.
+# An artifact, and the name of the step that provides it.
 Supply = tuple[Artifact, str]
 
 
 @dataclass(frozen=True)
 class Images:
-    """References of the images that the cluster's pods run, as the Docker engine knows them.
+    """References of the images of the cluster's pods.
 
-    `pull_policy` is the `imagePullPolicy` of their containers. Images that are put into nodes are not pulled:
-    their names are nobody's in a registry, and whoever took them there would run programs in the cluster.
-    `pull_secret` is the Secret with the login of the registry that they are pulled from; empty where pods
-    name none.
+    `pull_policy` is the `imagePullPolicy` of their containers. Images that are loaded into nodes are not
+    pulled: nobody owns their names in a registry, and whoever took them would run programs in the cluster.
+    `pull_secret` is the Secret with the login to their registry; empty if pods name none.
     """
 
     ray: str
@@ -60,7 +59,7 @@ class Images:
 
     @property
     def are_pulled(self) -> bool:
-        """Returns whether nodes pull them; else they are put into the nodes."""
+        """Returns whether nodes pull them; else they are loaded into the nodes."""
         return self.pull_policy != "Never"
 
     @property
@@ -71,11 +70,11 @@ class Images:
 
 @dataclass(frozen=True)
 class Archives:
-    """A source's own way to get images into nodes, past the Docker engine.
+    """A source's own archives of images for nodes, without the Docker engine.
 
     Attributes:
-        ids: what the CRI calls the image of each reference: the digest of its configuration.
-        command: returns the command that writes images of these references as `docker load` reads them.
+        ids: image id in the CRI, by reference: the digest of its configuration.
+        command: returns the command that writes images of these references in the format of `docker load`.
     """
 
     ids: Mapping[str, str]
@@ -84,17 +83,17 @@ class Archives:
 
 @dataclass(frozen=True)
 class Source:
-    """Artifacts, each with the name of the step that makes it be there, and all those steps in order.
+    """Artifacts, each with the name of the step that provides it, and all those steps in order.
 
-    A source resolves the names that a target lists. It may fetch what they mean or build it: a target sees
-    no difference.
+    A source resolves the names in a target's list. Whether it fetches or builds an artifact makes no
+    difference to the target.
 
     Attributes:
-        name: `--source` and `status --json` have this name.
-        steps: the steps named there, and what those need besides `disk`, `engine` and `state-folder`.
-        archives: how nodes get images that the engine does not need to have; None where it has to.
-        wheels: the folder with all packages for Python; None where they are the index's.
-        registry: where nodes can pull the images of it from, HOST/PATH; empty where nobody has put them.
+        name: its name in `--source` and `status --json`.
+        steps: the artifacts' steps, and steps that these need besides `disk`, `engine` and `state-folder`.
+        archives: images for nodes that need not be in the engine; None if they have to be.
+        wheels: the folder of all Python packages; None if they come from the index.
+        registry: from which nodes can pull its images, HOST/PATH; empty without one.
     """
 
     name: str
@@ -106,22 +105,22 @@ class Source:
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
-        """Returns all that the source gives for this machine."""
+        """Returns all artifacts of the source."""
         return tuple(artifact for artifact, _ in self.supplies)
 
     def resolve(self, name: str) -> Artifact:
-        """Returns the artifact that a target lists as `name`."""
+        """Returns the artifact of that name."""
         return self._by_name[name][0]
 
     def gives(self, name: str) -> bool:
         return name in self._by_name
 
     def step_of(self, name: str) -> str:
-        """Returns the name of the step that makes the artifact `name` be there."""
+        """Returns the name of the step that provides the artifact `name`."""
         return self._by_name[name][1]
 
     def steps_for(self, *names: str) -> list[Appliable]:
-        """Returns the steps that make these artifacts be there, with all that those need, in order."""
+        """Returns the steps that provide these artifacts, with all needed steps, in order."""
         steps = {step.name: step for step in self.steps}
         needed: set[str] = set()
         waiting = [self.step_of(name) for name in names]
@@ -151,5 +150,5 @@ def supply(
     digest: str | None = None,
     platform: str = "",
 ) -> Supply:
-    """Returns the artifact that `step` makes be there; it has the step's name unless `name` is another."""
+    """Returns the artifact that `step` provides; default of `name`: the step's name."""
     return Artifact(name or step.name, kind, str(reference), digest or "", platform), step.name

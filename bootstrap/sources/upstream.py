@@ -1,4 +1,4 @@
-"""Source `upstream` fetches released programs and public images, and verifies each of them."""
+"""Source `upstream`: fetches released programs and public images, and verifies each of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rayside.system.shell import Shell
 
 @dataclass(frozen=True)
 class RayImage:
-    """The public Ray image with debugpy added: the public one is pulled, then ours is built on it."""
+    """The public Ray image with debugpy added: pulls the public one, then builds ours on it."""
 
     base: PulledImage
     build: ImageBuild
@@ -36,7 +36,7 @@ class RayImage:
         return self.build.check()
 
     def apply(self, report: Report) -> None:
-        """Pulls, then builds. Raises what both raise."""
+        """Pulls, then builds. Raises the errors of both."""
         if self.base.check().condition is Condition.MISSING:
             self.base.apply(report)
         self.build.apply(report)
@@ -46,7 +46,7 @@ def upstream(releases: Releases, extensions: Extensions, shell: Shell) -> Source
     """Returns the source, with these extensions in the workspace's image."""
     cache_folder, hashed = releases.settings.cache_folder, cache(sha256)
     go = Go(shell, cache_folder)
-    # KubeRay's kustomization is in the Go module of its operator.
+    # KubeRay's kustomization is in its operator's Go module.
     manifests = GoPrograms(
         shell,
         go,

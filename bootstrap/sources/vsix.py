@@ -1,4 +1,4 @@
-"""Reads VSIX files: what is in one, and which of a folder are the pinned extensions."""
+"""VSIX files: their descriptions, and the pinned extensions in a folder."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from bootstrap import download
 from rayside.errors import InvalidSetting
 
 UNIVERSAL = "universal"
-# It finds a VSIX's platform, where it is not for all of them.
+# A VSIX's platform, if it is not for all.
 _PLATFORM = re.compile(r'<Identity\b[^>]*\bTargetPlatform="([^"]+)"')
 
 
 @dataclass(frozen=True)
 class Extension:
-    """An extension and its digest; `source` is a gallery's address, or the name of the file it is from."""
+    """An extension and its digest; `source`: a gallery's URL, or the name of a file."""
 
     id: str
     version: str
@@ -29,7 +29,7 @@ class Extension:
     file: Path
 
     def document(self) -> dict[str, str]:
-        """Returns it as `extensions.json` beside the installed ones lists it."""
+        """Returns its entry in `extensions.json` beside the installed extensions."""
         return {"id": self.id, "version": self.version, "sha256": self.sha256, "from": self.source}
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class Vsix:
 
 
 def read(file: Path) -> Vsix:
-    """Reads what is in the file, whatever its name is. Raises BrokenVsix."""
+    """Reads a VSIX file's description, whatever its name is. Raises BrokenVsix."""
     try:
         with zipfile.ZipFile(file) as archive:
             package = json.loads(archive.read("extension/package.json"))

@@ -1,4 +1,4 @@
-"""Describes the workspace's image, which both sources build from the cluster's own Ray image."""
+"""Image of the workspace, which both sources build from the cluster's own Ray image."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bootstrap.sources.image_build import ImageBuild
 from bootstrap.sources.vsix import Extension
 from rayside.debugger_files import DEBUGGER
 
-# What a workspace's user needs of a clone: the verbs, and the labs that are done in the pod.
+# Files of a clone that a workspace's user needs: the verbs, and the labs for the pod.
 CLONE = (
     *("LICENSE", "invokew", "requirements/rayside.txt", "tasks.py"),
     *(file.relative_to(ROOT).as_posix() for file in sorted((ROOT / "bootstrap").rglob("*.py"))),
@@ -34,10 +34,10 @@ def workspace_image(
     hashed: Callable[[Path], str] = sha256,
     architecture: str = "",
 ) -> ImageBuild:
-    """Returns the build; `build_base` is what it can start from, where that is less than Ray.
+    """Returns the build; `build_base`: a smaller base image than Ray's for its build stage.
 
-    `extensions` are others' extensions, in the folder or the cache that they come from. `hashed` and
-    `architecture` are those of ImageBuild.
+    `extensions` are third-party extensions, in their folder or in the cache. `hashed` and `architecture` as
+    in ImageBuild.
     """
     record = json.dumps([extension.document() for extension in extensions])
     return ImageBuild(

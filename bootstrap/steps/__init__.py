@@ -1,1 +1,1 @@
-"""Steps, the things that can be made true: one noun a file."""
+"""Steps: states that can be checked and established; one noun a file."""

@@ -1,4 +1,4 @@
-"""Runs Debian's apt-get, and waits for its turn where another program installs or updates packages."""
+"""Debian's apt-get, which waits while another program installs or updates packages."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rayside.steps.step import Report
 from rayside.system.shell import Shell
 from rayside.waiting import until
 
-# It waits so many seconds: a fresh machine of a cloud installs its upgrades in its first minutes.
+# Timeout in seconds: a fresh machine of a cloud installs its upgrades in its first minutes.
 PATIENCE = 600.0
-# In such a line apt-get says that another program has a lock, and newer ones say which program.
+# apt-get's messages for a lock of another program; newer versions name the program.
 _LOCKED = re.compile(r"(?:Could not get lock|Unable to lock|Unable to acquire the dpkg frontend lock).*")
 
 
 def install(shell: Shell, report: Report, *packages: str, patience: float = PATIENCE) -> None:
-    """Installs Debian's own packages, without asking and without what they recommend.
+    """Installs Debian packages, without prompts and recommended packages.
 
     Each of its two commands waits `patience` seconds for a lock that another program holds.
     Raises AptBusy, CommandFailed, MissingProgram, Interrupted.
@@ -33,7 +33,7 @@ def _run(shell: Shell, report: Report, *arguments: str, patience: float) -> None
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
 
     def hindrance() -> str:
-        """Runs it; returns apt-get's words on what keeps it from running, empty once it has run."""
+        """Runs the command; returns apt-get's message about a lock, empty after success."""
         try:
             shell.run(command, env=environment, on_line=report)
         except CommandFailed as error:

@@ -1,9 +1,9 @@
-"""An OCI runtime before runc: asks for no capability that this machine does not have.
+"""Wrapper of the OCI runtime runc, which drops capabilities that this machine does not have.
 
-Docker 20.10 gives a privileged container every capability it knows. Where one of them is missing from
-the bounding set, as in a sandbox, runc fails with "unable to apply caps". This program, installed by
-engine.py as an executable of its own (so: standard library only), takes the missing ones out of what
-it is handed, and becomes runc.
+Docker 20.10 gives a privileged container every capability it knows. If one of them is missing in the
+bounding set, as in a sandbox, runc fails with "unable to apply caps". This program, installed by
+engine.py as a separate executable (so: standard library only), removes the missing ones from the
+container's configuration, and executes runc.
 
 Sources: https://github.com/opencontainers/runtime-spec/blob/main/config.md#linux-process for the
 files, linux/capability.h for the numbers.
@@ -15,7 +15,7 @@ import re
 import sys
 from pathlib import Path
 
-# They are in the order of their numbers.
+# Capabilities in the order of their numbers.
 _ORDER = (
     "CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE "
     "NET_BIND_SERVICE NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO "
@@ -27,7 +27,7 @@ NAMES = tuple(f"CAP_{name}" for name in _ORDER.split())
 
 
 def bounding_set(status: str) -> set[str]:
-    """Returns the names, as in CAP_CHOWN, that a /proc/PID/status allows at all."""
+    """Returns the names, as in CAP_CHOWN, in the bounding set of a /proc/PID/status."""
     capabilities = re.search(r"^CapBnd:\s*([0-9a-f]+)$", status, re.MULTILINE)
     bits = int(capabilities[1], 16) if capabilities else 0
     return {name for number, name in enumerate(NAMES) if bits >> number & 1}
@@ -38,13 +38,13 @@ def is_needed() -> bool:
     try:
         last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
         allowed = bounding_set(Path("/proc/self/status").read_text())
-    except OSError:  # It is not Linux.
+    except OSError:  # Not Linux.
         return False
     return not allowed.issuperset(NAMES[: last + 1])
 
 
 def bounded(process: dict[str, object], allowed: set[str]) -> dict[str, object]:
-    """Returns an OCI process description whose capability sets have only what is allowed."""
+    """Returns an OCI process description with only the allowed capabilities in its sets."""
     sets = process.get("capabilities")
     if not isinstance(sets, dict):
         return process
@@ -53,7 +53,7 @@ def bounded(process: dict[str, object], allowed: set[str]) -> dict[str, object]:
 
 
 def rewrite(arguments: list[str], allowed: set[str]) -> None:
-    """Bounds the file that runc is about to read: a bundle's config.json, or the process of an exec."""
+    """Bounds the capabilities in runc's input file: a bundle's config.json, or the process of an exec."""
     bundle, process = value_of(arguments, "--bundle", "-b"), value_of(arguments, "--process", "-p")
     if "exec" in arguments and process:
         file = Path(process)
@@ -74,7 +74,7 @@ def value_of(arguments: list[str], *names: str) -> str | None:
 
 
 def main() -> None:
-    """Bounds the capabilities, and becomes runc."""
+    """Bounds the capabilities, and executes runc."""
     rewrite(sys.argv[1:], bounding_set(Path("/proc/self/status").read_text()))
     os.execvp("runc", ["runc", *sys.argv[1:]])
 

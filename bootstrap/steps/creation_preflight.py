@@ -1,4 +1,4 @@
-"""Finds out whether a Ray cluster can be made in a Kubernetes of others, before anything is made."""
+"""Preflight checks for a Ray cluster in an existing Kubernetes cluster, before anything is created."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rayside.steps.step import Status, ready
 
 @dataclass(frozen=True)
 class CreationPreflight:
-    """The API answers, gives the rights that it takes, and has nothing of others where ours would be.
+    """The API responds, grants the needed permissions, and has no foreign objects of our names.
 
-    `refusal` says why the images can't get to the nodes; None where they can.
+    `refusal`: why the images can't get to the nodes; None if they can.
     """
 
     instance: Instance
@@ -27,10 +27,10 @@ class CreationPreflight:
     title: str = "Kubernetes of others, seen from here"
 
     def check(self) -> Status:
-        """Looks. Raises the refusal, NamespaceTerminating, NotOurs, Forbidden, Drifted, and as Kube."""
+        """Checks. Raises the refusal, NamespaceTerminating, NotOurs, Forbidden, Drifted, and as Kube."""
         if self.refusal:
             raise self.refusal
-        # First, for without these the other looks fail, each for a right of its own.
+        # First, as without these permissions each of the other checks would fail with Forbidden.
         rights.require(self.kube, rights.STACK)
         namespace = self._namespace()
         self._require_free_names()
@@ -44,7 +44,7 @@ class CreationPreflight:
         return f"the namespace {self.kube.namespace} can be made"
 
     def _require_free_names(self) -> None:
-        """Raises NotOurs where somebody has a RayCluster, or the Secret of its token, of that name."""
+        """Raises NotOurs if a foreign RayCluster, or a Secret with its token's name, exists."""
         other = f"give this one another name: --name NAME; or another namespace than {self.kube.namespace}"
         name, namespace = self.instance.ray_cluster, self.kube.namespace
         cluster = self.kube.ray("rayclusters", name)
@@ -61,7 +61,7 @@ class CreationPreflight:
                     hint=other,
                 )
             return
-        # KubeRay would take its token from a Secret that is there, which whoever made that knows.
+        # KubeRay would use the token in an existing Secret, which the Secret's creator knows.
         token = self.kube.get(f"{CORE}/namespaces/{namespace}/secrets/{name}")
         if token and not {"ownerReferences", "deletionTimestamp"} & token["metadata"].keys():
             raise NotOurs(
@@ -70,7 +70,7 @@ class CreationPreflight:
             )
 
     def _operator(self) -> str:
-        """Returns which operator serves, for people. Raises Drifted where the one that is there can't."""
+        """Returns a description of the operator. Raises Drifted if the existing one does not fit."""
         try:
             present = operator.installed(self.kube)
         except Forbidden:

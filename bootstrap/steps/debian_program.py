@@ -1,4 +1,4 @@
-"""Installs programs of the machine that come with Debian's own packages."""
+"""Programs of this machine that Debian's packages provide."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class DebianProgram:
         return missing(f"there is no {', '.join(absent)}") if absent else ready(program)
 
     def apply(self, report: Report) -> None:
-        """Installs it. Raises MissingProgram where we may not."""
+        """Installs it. Raises MissingProgram without root, or on another system."""
         if os.geteuid() != 0 or not Path("/etc/debian_version").exists():
             raise MissingProgram(
                 f"{self.name} is not there as it should be, and installing it takes root on Debian or Ubuntu",
@@ -59,6 +59,6 @@ class DebianProgram:
 
 def program(shell: Shell, name: str) -> DebianProgram:
     """Returns the program of that name, one of `PACKAGES`."""
-    # Debian's keys prove the signatures of the system that debootstrap makes, for source `packages`.
+    # debootstrap verifies Debian's signatures with these keys, for source `packages`.
     files = (KEYRING,) if name == "debootstrap" else ()
     return DebianProgram(shell, name, PACKAGES[name], files)

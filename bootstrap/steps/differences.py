@@ -1,4 +1,4 @@
-"""Differences between what an object was made of and what would be made now."""
+"""Differences between an existing object's inputs and the current inputs."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-# An annotation of what we make in Kubernetes.
+# Annotation with the inputs of an object that we create in Kubernetes.
 SPEC = "rayside.dev/spec"
 
 
 def made_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what an object of ours says that it was made of; nothing where it does not say so."""
+    """Returns the recorded inputs of an object of ours; empty without a record."""
     return dict(json.loads(document["metadata"].get("annotations", {}).get(SPEC, "{}")))
 
 
 def difference(
     made_of: Mapping[str, Any], would_be: Mapping[str, Any], files: Mapping[str, str] | None = None
 ) -> str:
-    """Says, for people, how what exists differs from what would be made now.
+    """Returns a description of the differences between an existing object and the current settings.
 
-    `files` describes the keys that no setting decides but the files of this checkout and of the cache,
-    as in `{"image": "its image"}`. A key that one of the two lacks is not set there.
+    `files` describes the keys that depend on files of this checkout and of the cache instead of settings,
+    as in `{"image": "its image"}`. A missing key means not set.
     """
     files = files or {}
     unset = "not set"

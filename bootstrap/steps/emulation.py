@@ -1,4 +1,4 @@
-"""Checks that this machine runs programs of another architecture, by which images for that are built."""
+"""Check that this machine emulates another architecture, for builds of its images."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 from rayside.errors import MissingProgram
 from rayside.steps.step import Report, Status, missing, ready
 
-# The kernel lists here which program runs which foreign ones
+# The kernel's list of emulators for foreign programs
 # (https://docs.kernel.org/admin-guide/binfmt-misc.html).
 _KERNELS_LIST = Path("/proc/sys/fs/binfmt_misc")
-# By architectures as images call them: what the head of an ELF file has for its machine, e_machine
+# e_machine in the header of an ELF file, by architecture as images name it
 # (https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html).
 _ELF_MACHINES = {"amd64": 62, "arm64": 183}
-# Where `e_machine` is in an ELF file's head, of whose bytes the list has the hexadecimal digits.
+# Position of `e_machine` in the list's hexadecimal digits of an ELF file's header.
 _E_MACHINE = slice(36, 40)
 
 
 @dataclass(frozen=True)
 class Emulation:
-    """The kernel runs programs of this architecture by an emulator, also within containers."""
+    """The kernel runs programs of this architecture with an emulator, also in containers."""
 
     architecture: str
     registered: Path = _KERNELS_LIST
@@ -36,19 +36,19 @@ class Emulation:
         for file in sorted(self.registered.glob("*")):
             fields = dict(line.partition(" ")[::2] for line in _lines(file))
             machine = fields.get("magic", "")[_E_MACHINE]
-            # With the flag F the emulator is open before a container is, which does not have it in its files.
+            # With the flag F the kernel opens the emulator in advance: a container does not have the file.
             is_it = machine == meant
             if is_it and "enabled" in fields and "F" in fields.get("flags:", ""):
                 return ready(f"by {fields.get('interpreter', file.name)}")
         return missing("no emulator is registered with the kernel, for containers too")
 
     def apply(self, report: Report) -> None:
-        """Raises MissingProgram: what the whole machine runs is not ours to change."""
+        """Raises MissingProgram: we don't change a setting of the whole machine."""
         raise absent(self.architecture)
 
 
 def absent(architecture: str) -> MissingProgram:
-    """Returns the error that there is no emulator, with how to have one."""
+    """Returns the error for a missing emulator, with a hint how to install one."""
     return MissingProgram(
         f"this machine runs no programs for {architecture}, by which images for it are built",
         hint="as root, on Debian or Ubuntu: apt-get install qemu-user-static; within a container, also "

@@ -1,6 +1,6 @@
-"""Finds the Docker engine that kind's node runs in, or installs and starts it where we may.
+"""Docker engine for kind's node: found, or installed and started if permitted.
 
-It belongs to the machine, not to the cluster: `doctor --fix` brings it, `down` leaves it.
+It belongs to the machine, not to the cluster: `doctor --fix` installs it, `down` leaves it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rayside.errors import MissingProgram
 from rayside.steps.step import Report, Status, missing, pending, ready
 from rayside.system.shell import Shell
 
-# A killed dockerd leaves these, and takes them for a running one's where the pid was given anew.
+# pid files of a killed dockerd; if another process has the pid, dockerd thinks that it runs already.
 _PID_FILES = {
     Path("/var/run/docker.pid"): "dockerd",
     Path("/var/run/docker/containerd/containerd.pid"): "containerd",
@@ -31,19 +31,19 @@ _INSTALL = "https://docs.docker.com/engine/install/"
 
 @dataclass(frozen=True)
 class Engine:
-    """The engine answers. `apply` installs Debian's or Ubuntu's `docker.io`, and starts it."""
+    """The engine responds. `apply` installs Debian's or Ubuntu's `docker.io`, and starts it."""
 
     shell: Shell
-    # Only `doctor --fix` installs or starts it: it is the machine's.
+    # Only `doctor --fix` installs or starts it: it belongs to the machine.
     installs: bool = True
-    # The runtime for machines with fewer capabilities goes here, and dockerd's log.
+    # Paths of the runtime for machines with fewer capabilities, and of dockerd's log.
     runtime: Path = Path("/usr/local/lib/rayside/runc-bounded")
     log: Path = Path("/var/log/rayside-dockerd.log")
     name: str = "engine"
     title: str = "Docker engine"
     needs: tuple[str, ...] = ()
     patience: float = 60.0
-    # The engine may take so many seconds to say what it is; on a machine with much to do it took over 5.
+    # Read timeout in seconds of the engine's info; on a busy machine it took over 5.
     silence: float = 20.0
 
     def check(self) -> Status:
@@ -99,7 +99,7 @@ class Engine:
         self.shell.spawn(["dockerd", *self.runtime_options()], env=os.environ, log=self.log)
 
     def runtime_options(self) -> list[str]:
-        """Returns what dockerd needs to run containers on this machine."""
+        """Returns dockerd's options for containers on this machine."""
         from bootstrap.steps import bounded_runtime
 
         if not bounded_runtime.is_needed():
@@ -125,7 +125,7 @@ class Engine:
 
 @dataclass(frozen=True)
 class DockerProgram:
-    """The program docker, which kind calls, is on the PATH; it comes with the engine."""
+    """The program docker, which kind runs, is on the PATH; it is installed with the engine."""
 
     name: str = "docker"
     title: str = "the program docker"
@@ -141,7 +141,7 @@ class DockerProgram:
 
 
 def installable() -> bool:
-    """Returns whether `apply` can bring an engine: we are root on Debian or Ubuntu, and chose no other."""
+    """Returns whether `apply` can install an engine: as root on Debian or Ubuntu, if no other is chosen."""
     debian = platform.system() == "Linux" and Path("/etc/debian_version").exists()
     return debian and os.geteuid() == 0 and not docker_engine.named()
 

@@ -1,4 +1,4 @@
-"""Submits the example job once, which then pauses at its breakpoint."""
+"""Example job, submitted once, which then pauses at its breakpoint."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rayside.ray.state import LAG, Dashboard
 from rayside.steps.step import Report, Status, missing, pending, ready
 from rayside.waiting import until
 
-# This tells the example from the user's own jobs.
+# Prefix of the submission ids of the example's jobs.
 ID_PREFIX = "rayside-example"
-# This is its task with the breakpoint.
+# Its task with the breakpoint.
 PAUSES_IN = "estimate"
 
 
@@ -33,7 +33,7 @@ def runs(dashboard: Dashboard) -> list[Job]:
 
 
 def paused_in(dashboard: Dashboard) -> str:
-    """Returns the task that its newest run is paused in, or ""; waits until Ray's table has it (`LAG`)."""
+    """Returns the task in which its newest run is paused, or ""; waits until Ray's table has it (`LAG`)."""
     newest = {job.job_id for job in runs(dashboard)[-1:]}
 
     def settled(tasks: list[WaitingTask]) -> bool:
@@ -42,13 +42,13 @@ def paused_in(dashboard: Dashboard) -> str:
 
     tasks = until(dashboard.waiting, settled, patience=LAG)
     names = [task.task for task in tasks if task.job_id in newest]
-    # It is another task if somebody changed the example.
+    # Another task means that the example was changed.
     return PAUSES_IN if PAUSES_IN in names else next(iter(names), "")
 
 
 @dataclass(frozen=True)
 class ExampleJob:
-    """One of its tasks is paused; a run that was debugged to its end counts too."""
+    """One of its tasks is paused; a run that ended without failure counts, too."""
 
     dashboard: Callable[[], Dashboard]
     submit: Callable[[jobs.Submission, str], None]
@@ -69,7 +69,7 @@ class ExampleJob:
         if job.ended:
             return ready(f"{job.submission_id} ended, {job.status}")
         if any(task.job_id == job.job_id for task in dashboard.waiting()):
-            # It does not say which task: for a second that may be the one that its worker ran before (`LAG`).
+            # The task is not named: for a second it may be the worker's previous one (`LAG`).
             return ready(f"{job.submission_id} is paused; ./invokew debug stops in it")
         if job.job_id and dashboard.running_workers(job.job_id) & dashboard.workers_with_debugger():
             return ready(f"{job.submission_id} is being debugged")

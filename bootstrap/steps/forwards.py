@@ -1,4 +1,4 @@
-"""Forwards of ports of this machine into a RayCluster that Rayside made."""
+"""Port forwards from this machine to a RayCluster that Rayside made."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rayside.system.shell import Shell
 
 @dataclass(frozen=True)
 class Forwards(Supervised):
-    """`ports` of 127.0.0.1 lead to the pod with the labels `selector`, whichever pod that is."""
+    """`ports` of 127.0.0.1 are forwarded to the current pod with the labels `selector`."""
 
     shell: Shell
     kube: Kube
@@ -48,12 +48,12 @@ class Forwards(Supervised):
         return to_pod(self.kube, self.kubectl, self.selector)
 
     def refuse(self) -> None:
-        """Raises Forbidden: without these rights waiting is in vain."""
+        """Raises Forbidden: without these permissions waiting is in vain."""
         with contextlib.suppress(ClusterUnreachable):
             require_forwarding(self.kube)
 
     def retarget(self) -> None:
-        """Makes the running process lead to this `kube` and `selector`, its ports kept.
+        """Makes the running process forward to this `kube` and `selector`, with the same ports.
 
         Raises NotRunning.
         """

@@ -1,4 +1,4 @@
-"""Raises the kernel's inotify limits, whose defaults a Kubernetes node of many pods exhausts."""
+"""The kernel's inotify limits, whose defaults a Kubernetes node with many pods exhausts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from bootstrap.errors import LowInotify
 from rayside.steps.step import Report, Status, missing, ready
 
-# kind advises these: https://kind.sigs.k8s.io/docs/user/known-issues/#pod-errors-due-to-too-many-open-files
+# kind's recommended limits: https://kind.sigs.k8s.io/docs/user/known-issues/#pod-errors-due-to-too-many-open-files
 WANTED = {"max_user_watches": 524_288, "max_user_instances": 512}
 
 
@@ -33,7 +33,7 @@ class Inotify:
         return missing("; ".join(low)) if low else ready("high enough")
 
     def apply(self, report: Report) -> None:
-        """Sets the limits. Raises LowInotify where that takes root, or the machine does not let even root."""
+        """Sets the limits. Raises LowInotify without root, or if even root may not."""
         try:
             for name, advised in WANTED.items():
                 file = self.folder / name

@@ -1,4 +1,4 @@
-"""Kind cluster: one container, made by kind, known as ours by a mount."""
+"""Kind cluster: one container, made by kind, with a mount that marks it as ours."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ if TYPE_CHECKING:
 CONFIGURATION = ROOT / "k8s" / "kind.yaml"
 # https://github.com/kubernetes-sigs/kind/blob/v0.33.0/pkg/cluster/internal/providers/docker/constants.go
 LABEL = "io.x-k8s.kind.cluster"
-# The containers of a cluster have roles; what stands before several control planes is no node.
+# Label of a container's role: the load balancer before several control planes is no node.
 _ROLE, _NODES = "io.x-k8s.kind.role", ("control-plane", "worker")
-# This folder is mounted into the node: it is there from the container's first moment, so that no kill can
-# leave a cluster of ours unknown, and its name tells what the cluster was made as.
+# Folder of a mount in the node. The mount exists from the container's start, so that even a killed command
+# leaves a recognizable cluster; its name has the cluster's spec.
 _MOUNTS = "/etc/rayside"
-# The lines of kind's output that say why it failed: its own, Docker's and kubeadm's.
+# Lines of kind's output with the reason of a failure: from kind, Docker and kubeadm.
 _TELLING = re.compile(r"ERROR|error|Command Output:|docker:|\[kubelet-check\]|\s*- ")
-# The engine's words for a port of this machine that a container's port can't be published at; they differ
-# by its version, and by whether another container has the port.
+# The engine's messages for a port of this machine that can't be published; they depend on its version, and
+# on whether another container has the port.
 _PORT = re.compile(
     r"(?:listen tcp4?|Bind for|bind host port(?: for)?) [\d.]+:(\d+)\b.*"
     r"(?:address already in use|port is already allocated)"
 )
-# This file is written when all was done.
+# File in the node, written when the cluster is complete.
 _COMPLETE = "/kind/rayside-complete"
-# A pod that took every processor it got had the kubelet, and with it every forward, stand still for 15 s and
-# more with systemd's usual 100; with this, for 1 s (measured on two processors, Linux 6.18, cgroup v1).
+# With systemd's usual 100, a pod that used all CPUs stopped the kubelet, and so every port forward, for 15 s
+# and more; with this, for 1 s (measured on two CPUs, Linux 6.18, cgroup v1).
 _KUBELET_WEIGHT = 800
 
 
 @dataclass(frozen=True)
 class KindCluster:
-    """The cluster; `kind` is the program, `image` the node's, `source` has both."""
+    """The cluster; `kind` is the program, `image` the node's image, and `source` the origin of both."""
 
     shell: Shell
     instance: Instance
@@ -65,7 +65,7 @@ class KindCluster:
     needs: tuple[str, ...] = ("kind", "node-image", "state-folder")
     name: str = "cluster"
     title: str = "kind cluster"
-    # A node that was stopped takes so long to come back.
+    # Timeout in seconds for a stopped node to restart.
     patience: float = 120.0
 
     @property
@@ -124,7 +124,7 @@ class KindCluster:
 
     def undo(self, report: Report) -> None:
         self._end_kind()
-        # An engine that does not answer may have the cluster: this fails then, and the cluster's files stay.
+        # Fails without an engine, which may have the cluster: then the cluster's files stay.
         self.check_ours()
         with docker_engine.connected(60) as client:
             for container in self._containers(client):
@@ -136,7 +136,7 @@ class KindCluster:
                     network.remove()
 
     def check_ours(self) -> None:
-        """Checks that the cluster is ours. Raises NotOurs where the cluster of that name is another's."""
+        """Checks that the cluster is ours. Raises NotOurs if the cluster of that name is foreign."""
         with docker_engine.connected(10) as client:
             for container in self._containers(client):
                 if self._made_as(container.attrs) is None:
@@ -146,7 +146,7 @@ class KindCluster:
                     )
 
     def configuration(self) -> dict[str, Any]:
-        """Returns kind's configuration, with the mark in it."""
+        """Returns kind's configuration, with the marking mount."""
         document = dict(yaml_file.read(CONFIGURATION))
         mark = {"hostPath": str(self._marks), "containerPath": self._mount(self.spec), "readOnly": True}
         document["nodes"] = [{**node, "extraMounts": [mark]} for node in document["nodes"]]
@@ -187,7 +187,7 @@ class KindCluster:
             node.exec_run(["touch", _COMPLETE])
 
     def environment(self) -> dict[str, str]:
-        """Returns kind's environment: the cluster's own network goes with it; kind's usual one would stay."""
+        """Returns kind's environment, with the cluster's own network: kind's usual one would stay."""
         return {
             **os.environ,
             "KIND_EXPERIMENTAL_DOCKER_NETWORK": self._network,
@@ -197,7 +197,7 @@ class KindCluster:
 
     @property
     def _network(self) -> str:
-        # The user's own network may have the cluster's name.
+        # A user's network may have the cluster's name.
         return self.instance.context
 
     @property
@@ -206,7 +206,7 @@ class KindCluster:
 
     @property
     def spec(self) -> dict[str, str]:
-        """Returns what it is made as; a cluster that was made as something else has drifted."""
+        """Returns its spec; a cluster with another spec has drifted."""
         return {"kubernetes": KUBERNETES_VERSION, "source": self.source}
 
     @staticmethod
@@ -230,7 +230,7 @@ class KindCluster:
 
 
 def exists(name: str) -> bool:
-    """Returns whether that kind cluster has a container, in whatever state; False where no engine answers."""
+    """Returns whether that kind cluster has a container, in any state; False without an engine."""
     try:
         with docker_engine.connected(10) as client:
             return bool(containers(client, name))
@@ -239,7 +239,7 @@ def exists(name: str) -> bool:
 
 
 def source_in_use(name: str) -> str | None:
-    """Returns the source that our cluster was made from; None without a cluster. Raises EngineNotRunning."""
+    """Returns our cluster's source; None without a cluster. Raises EngineNotRunning."""
     with docker_engine.connected(10) as client:
         for container in containers(client, name):
             if spec := made_as(container.attrs):
@@ -255,8 +255,8 @@ def containers(client: DockerClient, name: str) -> list[Container]:
 def nodes_behind(address: str) -> tuple[str, tuple[str, ...]] | None:
     """Returns the kind cluster whose API this machine's engine publishes at `address`, and its nodes.
 
-    Both are names of containers of that engine, whoever made the cluster. Returns None where there is none,
-    or where no engine answers. `address` is as in a kubeconfig: https://127.0.0.1:40123.
+    Both are names of containers of that engine, also of a foreign cluster. Returns None if there is none, or
+    without an engine. `address` as in a kubeconfig: https://127.0.0.1:40123.
     """
     with contextlib.suppress(EngineNotRunning, EngineNotPermitted), docker_engine.connected(10) as client:
         for container in client.containers.list(filters={"label": LABEL}):
@@ -268,14 +268,14 @@ def nodes_behind(address: str) -> tuple[str, tuple[str, ...]] | None:
 
 
 def _published(container: Container) -> set[str]:
-    """Returns the API's addresses that the engine publishes for a node, or for what stands before several."""
+    """Returns the API's URLs that the engine publishes for a node, or for a load balancer before several."""
     ports = container.attrs["NetworkSettings"]["Ports"].get("6443/tcp") or []
     hosts = {port["HostIp"].replace("0.0.0.0", "127.0.0.1") for port in ports}
     return {f"https://{host}:{port['HostPort']}" for host in hosts for port in ports}
 
 
 def made_as(attributes: Mapping[str, Any], marks: Path | None = None) -> dict[str, str] | None:
-    """Returns what a container was made as (`docker inspect`); None if not ours, or not the folder's."""
+    """Returns the spec in a container's mounts (`docker inspect`); None if not ours, or of another folder."""
     for mount in attributes["Mounts"]:
         path = Path(mount["Destination"])
         if str(path.parent) == _MOUNTS and marks in (None, Path(mount["Source"])):
@@ -284,7 +284,7 @@ def made_as(attributes: Mapping[str, Any], marks: Path | None = None) -> dict[st
 
 
 def explained(error: CommandFailed) -> RaysideError:
-    """Returns the error that the output of kind means."""
+    """Returns the error for kind's output."""
     output = error.message
     if taken := port_taken(output):
         return taken
@@ -302,7 +302,7 @@ def explained(error: CommandFailed) -> RaysideError:
 
 
 def port_taken(words: str) -> PortTaken | None:
-    """Returns the error where the engine says that the node's port on this machine is taken; else None."""
+    """Returns the error for the engine's message that the node's port on this machine is taken; else None."""
     found = _PORT.search(words)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Writes the ways to the cluster: a kubeconfig of our own, and a context in the user's."""
+"""Kubectl contexts of the cluster: in a kubeconfig of our own, and in the user's kubeconfig."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rayside.system.shell import Shell
 
 @dataclass(frozen=True)
 class Kubeconfig:
-    """A kubeconfig of our own, readable by its owner alone; the API answers and the node is ready."""
+    """A kubeconfig of our own, readable by its owner alone; the API responds and the node is ready."""
 
     shell: Shell
     cluster: KindCluster
@@ -86,7 +86,7 @@ class UserContext:
         return ready(f"{self.kube.context} in {_user_file()}")
 
     def apply(self, report: Report) -> None:
-        """Adds it by kubectl, which locks the file and knows which of several files of KUBECONFIG gets it."""
+        """Adds it with kubectl, which locks the file and chooses among several files of KUBECONFIG."""
         own_entries = _entries(self.kube.kubeconfig, self.kube.context)
         if own_entries is None:
             raise ClusterUnreachable(
@@ -116,7 +116,7 @@ class UserContext:
 
     def undo(self, report: Report) -> None:
         user_entries, own_entries = self._user_entries(), _entries(self.kube.kubeconfig, self.kube.context)
-        # A context of that name may be another cluster's.
+        # A context of that name may belong to another cluster.
         if user_entries is None or own_entries is None or user_entries["cluster"] != own_entries["cluster"]:
             return
         report(f"removing the context {self.kube.context}")
@@ -126,7 +126,7 @@ class UserContext:
             self._config(f"delete-{kind}", self.kube.context)
 
     def current(self) -> str:
-        """Returns kubectl's current context, over all files of KUBECONFIG; empty where there is none."""
+        """Returns kubectl's current context, over all files of KUBECONFIG; empty if there is none."""
         return self._config("view", "--output", "jsonpath={.current-context}").strip()
 
     def use(self) -> None:
@@ -152,7 +152,7 @@ def _user_file() -> Path:
 
 
 def _entries(file: Path, name: str) -> dict[str, Any] | None:
-    """Returns the context of that name with its cluster and user; None where one is missing."""
+    """Returns the context of that name with its cluster and user; None if one is missing."""
     try:
         return entries(file, name)
     except (OSError, ValueError, TypeError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""Installs the KubeRay operator, with its custom resources, where the cluster has none that serves us."""
+"""KubeRay operator and its custom resources, installed if the cluster has none that fits."""
 
 from __future__ import annotations
 
@@ -28,38 +28,38 @@ _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _RIGHTS = "/apis/rbac.authorization.k8s.io/v1"
 _PUBLIC_IMAGE = "quay.io/kuberay/operator"
 _POD = "/spec/template/spec"
-# All of KubeRay's objects of ours bear these, those of the whole cluster too.
+# Labels of all our objects of KubeRay, also of cluster-wide ones.
 _LABELS = {**MANAGED_BY, "app.kubernetes.io/part-of": "kuberay"}
-# By it another instance knows which KubeRay this is: an image that was built here does not say.
+# Label from which other instances read KubeRay's version: an image that was built here has none.
 _VERSION = {"app.kubernetes.io/version": KUBERAY_VERSION}
-# Lists of what the manifests have, in the order in which it is removed.
+# API paths of the manifests' objects, in order of removal.
 _IN_A_NAMESPACE = (
     *(operator.DEPLOYMENTS, f"{CORE}/services", f"{CORE}/serviceaccounts"),
     *(f"{_RIGHTS}/rolebindings", f"{_RIGHTS}/roles"),
 )
 _OF_THE_CLUSTER = (f"{_RIGHTS}/clusterrolebindings", f"{_RIGHTS}/clusterroles", _DEFINITIONS)
-# What is removed may take so many seconds to go: pods, and RayJobs, whose jobs KubeRay stops first.
+# Timeout in seconds of a removal: of pods, and of RayJobs, whose jobs KubeRay stops first.
 _REMOVAL = 60.0
 
 
 @dataclass(frozen=True)
 class OperatorManifest:
-    """KubeRay's manifests as one file, rendered once: it takes as long as the cluster's own start.
+    """KubeRay's manifests as one file, rendered once, as that takes as long as the cluster's own start.
 
-    Of `images` it names the operator's. `confined_to` is the namespace that the operator is in, and
-    looks after alone; empty, it looks after all.
+    They use the operator's image of `images`. `confined_to`: the operator's namespace, which it watches
+    alone; empty: it watches all.
     """
 
     shell: Shell
     cache_folder: Path
     kubectl: Path
-    # It is KubeRay's kustomization, a folder named by a hash.
+    # KubeRay's kustomization, a folder named by a hash.
     kustomization: Path
     images: Images
     confined_to: str = ""
     name: str = "operator-manifest"
     title: str = "KubeRay's manifests"
-    # It brings the kustomization: the plugin's build, or a download of its own.
+    # The plugin's build, or a separate download, provides the kustomization.
     needs: tuple[str, ...] = ("kubectl", "kubectl-ray", "kuberay-manifests")
 
     @property
@@ -93,7 +93,7 @@ class OperatorManifest:
         }
 
     def documents(self) -> list[dict[str, Any]]:
-        """Returns the manifests; each object has its namespace in it, if it is in one."""
+        """Returns the manifests; each namespaced object has its namespace."""
         documents: list[dict[str, Any]] = json.loads(self.file.read_text())
         if not self.confined_to:
             return documents
@@ -110,7 +110,7 @@ class OperatorManifest:
             overlay = self._overlay(Path(os.path.relpath(self.kustomization, draft)))
             (draft / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
             rendered = self.shell.run([self.kubectl, "kustomize", draft], env=cache.environment(self._folder))
-            # They are 4 MB: PyYAML's own loader takes ten times as long as libyaml's.
+            # The manifests have 4 MB: PyYAML's own loader takes ten times as long as libyaml's.
             documents = list(yaml.load_all(rendered.out, yaml.CSafeLoader))
             (draft / "operator.json").write_text(json.dumps(documents))
 
@@ -120,9 +120,9 @@ class OperatorManifest:
 
 @dataclass(frozen=True)
 class CustomResources:
-    """Kubernetes knows RayClusters, and an operator for them is on its way: ours, or one that was there.
+    """Kubernetes serves RayClusters, and an operator for them is installed: ours, or an existing one.
 
-    Somebody else's is used where it serves us, as `Operator.require_fit` says, and never changed.
+    An existing one is used if it fits, by `Operator.require_fit`, and never changed.
     """
 
     kube: Kube
@@ -165,15 +165,15 @@ class CustomResources:
             self.kube.apply(document)
 
     def undo(self, report: Report) -> None:
-        """Removes what we installed, the operator too, unless somebody's Ray cluster or job is there."""
+        """Removes our objects, including the operator, unless a Ray cluster or job still exists."""
         if self.cluster_goes:
             return
         try:
             if any(self._in_use(self.manifest.confined_to)):
                 return
-            # Once, for while custom resources go, a look at what is of them takes seconds.
+            # Once, as a list of custom resources takes seconds while their definition is being removed.
             lists = self._lists()
-        except Forbidden:  # Who may not look for an operator has not installed one.
+        except Forbidden:  # A user without this permission has not installed an operator.
             return
         paths = list(self._ours(lists))
         if paths:
@@ -183,13 +183,13 @@ class CustomResources:
         require_gone(lambda: list(self._ours(lists)), "KubeRay")
 
     def _in_use(self, namespace: str) -> Iterator[str]:
-        """Yields the names of what needs KubeRay in the namespace; without one, in the whole cluster."""
+        """Yields the names of objects that need KubeRay in the namespace; if empty, in the whole cluster."""
         for plural in ("rayclusters", "rayjobs", "rayservices", "raycronjobs"):
             path = f"{RAY}/namespaces/{namespace}/{plural}" if namespace else f"{RAY}/{plural}"
             yield from (item["metadata"]["name"] for item in self.kube.items(path))
 
     def _lists(self) -> list[str]:
-        """Returns the lists in which ours are. Raises Forbidden for who may not look for operators."""
+        """Returns the API paths of our kinds of objects. Raises Forbidden if operators can't be listed."""
         namespace = self.manifest.confined_to
         if not namespace:
             return [*_IN_A_NAMESPACE, *_OF_THE_CLUSTER]
@@ -201,7 +201,7 @@ class CustomResources:
         return own if others or any(self._in_use("")) else [*own, _DEFINITIONS]
 
     def _ours(self, lists: Sequence[str]) -> Iterator[str]:
-        """Yields the path of each object of the manifests that is there, and was made by us."""
+        """Yields the path of each existing object of the manifests that we made."""
         selector = ",".join(f"{key}={value}" for key, value in _LABELS.items())
         for path in lists:
             plural = path.rpartition("/")[2]
@@ -211,7 +211,7 @@ class CustomResources:
 
 
 def _content(image: str) -> str:
-    """Returns the digest of an image, else its name: one content is had from many places."""
+    """Returns the digest of an image, else its name: the same content may have several names."""
     return image.rpartition("@")[2]
 
 
@@ -226,7 +226,7 @@ def require_gone(left: Callable[[], list[Any]], what: str) -> None:
 
 @dataclass(frozen=True)
 class KubeRay:
-    """The operator runs. Ray clusters may be asked for before it does."""
+    """The operator runs. Ray clusters may be requested before it does."""
 
     kube: Kube
     needs: tuple[str, ...] = ("custom-resources", "images")
@@ -237,7 +237,7 @@ class KubeRay:
     def check(self) -> Status:
         try:
             present = operator.installed(self.kube)
-        except Forbidden:  # Where it does not run, the RayCluster does not come up.
+        except Forbidden:  # If it does not run, the RayCluster does not become ready.
             return ready("you may not see whether the operator runs")
         if present is None:
             raise OperatorNotRunning("KubeRay is not installed", hint="./invokew up installs it")

@@ -1,4 +1,4 @@
-"""Runs a real Ray head as processes of this machine."""
+"""Ray head that runs as processes of this machine."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from rayside.system.free_port import require_port
 from rayside.system.processes import PidFile
 from rayside.system.shell import Shell
 
-# `ray start` turns 127.0.0.1 into the network card's address, and a paused worker's debugger,
-# which has no password, listens on the node's address: another loopback address is left alone.
-# macOS has none, but there Ray's nodes are on 127.0.0.1 by themselves.
+# `ray start` replaces 127.0.0.1 by the network card's address, but no other loopback address; a paused
+# worker's debugger, which has no password, listens on the node's address. macOS has no other one, but there
+# Ray's nodes are on 127.0.0.1 by default.
 NODE_ADDRESS = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 START = ROOT / "rayside" / "worker" / "start.py"
-# Without these processes the head is not whole, whatever the dashboard answers.
+# Without these processes the head is incomplete, even if the dashboard responds.
 _VITAL = ("gcs_server", "raylet")
-# Ray's own word where its node has not come up within 30 s, which nothing changes (`Node.__init__` in
+# Ray's message if its node has not started within 30 s, which can't be configured (`Node.__init__` in
 # python/ray/_private/node.py); a busy machine may need longer, the first time.
 _GIVES_UP = "The current node timed out during startup"
 
 
 @dataclass(frozen=True)
 class RayHead:
-    """The head of `ray start --head`, found again by its pid, its start time and its answer."""
+    """The head of `ray start --head`, found again by its pid, its start time and its response."""
 
     shell: Shell
     settings: Settings
@@ -69,7 +69,7 @@ class RayHead:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Returns what tells this head from one that was started later."""
+        """Returns the identity of this head, which differs for one that was started later."""
         ray = self.pid_file.read() or {}
         return {name: ray.get(name) for name in ("pid", "created")}
 
@@ -87,18 +87,18 @@ class RayHead:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Returns what it is started for; a head that was started for something else has drifted."""
+        """Returns its spec; a head that was started with another spec has drifted."""
         return {
             "programs": str(self.programs),
             "ray_cpus": self.settings.ray_cpus,
             "dashboard_port": self.instance.ports.dashboard,
             "ray_client_port": self.instance.ports.ray_client,
-            # Its Pythons run this file: without it each writes an error.
+            # Its Python processes run this file: without it each writes an error.
             "start_file": str(START),
         }
 
     def dashboard(self) -> Dashboard:
-        """Returns a client of it. Raises NotRunning where there is no token, so no Ray of ours."""
+        """Returns a client of its dashboard. Raises NotRunning without a token, so without our Ray."""
         try:
             token = self.token.read_text()
         except FileNotFoundError:
@@ -106,15 +106,15 @@ class RayHead:
         return Dashboard(self.url, token)
 
     def running(self) -> bool:
-        """Returns whether the head that was recorded still runs, whatever its state."""
+        """Returns whether the recorded head still runs, in any state."""
         return self.pid_file.running()
 
     def present(self) -> bool:
-        """Returns whether anything of this Ray runs: then it holds its ports, and its memory."""
+        """Returns whether any process of this Ray runs: then it holds ports and memory."""
         return self.running() or bool(self.leftovers())
 
     def require(self) -> Dashboard:
-        """Returns the dashboard of a Ray that is whole. Raises NotRunning, RayDied."""
+        """Returns the dashboard of a complete Ray head. Raises NotRunning, RayDied."""
         record, status = self.pid_file.read(), self.check()
         if status.condition in (Condition.READY, Condition.DRIFTED):
             return self.dashboard()
@@ -134,8 +134,8 @@ class RayHead:
             return missing(f"its process {pid} has ended{last_words}", gave_up=_GIVES_UP in last_words)
         if record["spec"] != self.spec:
             return drifted(difference(record["spec"], self.spec))
-        # When one of its parts ends, the head closes down the rest within a second or two: pending,
-        # until it is gone or whole.
+        # When one of its processes ends, the head stops the rest within a second or two: pending until it
+        # is gone or complete.
         try:
             dashboard = self.dashboard()
             version = dashboard.version()["ray_version"]
@@ -167,41 +167,41 @@ class RayHead:
         self._end(report)
 
     def command(self) -> list[str]:
-        """Returns a command that blocks: one process watches the others, and none is left when it ends."""
+        """Returns a blocking command: one process watches the others, and none outlives it."""
         return [
             *[str(self.programs / "ray"), "start", "--head", "--block", "--disable-usage-stats"],
             *["--node-ip-address", NODE_ADDRESS, "--temp-dir", str(self.instance.ray_folder / "ray")],
             *["--dashboard-host", "127.0.0.1", "--dashboard-port", str(self.instance.ports.dashboard)],
             *["--ray-client-server-port", str(self.instance.ports.ray_client)],
-            # 0 means any free port. Ray's fixed ones may belong to another Ray of this machine.
+            # 0 means any free port. Ray's default ports may belong to another Ray cluster on this machine.
             *["--port", "0", "--dashboard-agent-listen-port", "0"],
             *["--min-worker-port", "0", "--max-worker-port", "0"],
             *["--num-cpus", str(self.settings.ray_cpus)],
         ]
 
     def environment(self) -> dict[str, str]:
-        """Returns the environment of Ray and every `ray` command, with only the name of the token's file."""
+        """Returns the environment of Ray and of each `ray` command, with the path of the token file only."""
         return {
             **_inherited(self.programs),
             **authentication(self),
             "RAY_DEBUG": "1",
             "RAY_USAGE_STATS_ENABLED": "0",
-            # Ray gives its dashboard and its agents a limit of their own to come up, and ends itself where a
-            # busy machine takes longer. How long that may take is for `ray_patience` to say.
+            # Ray ends itself after its own timeouts for the start of its dashboard and agents, which are too
+            # short for a busy machine. Here `ray_patience` is the timeout.
             "RAY_DASHBOARD_STARTUP_TIMEOUT_S": f"{self.patience:.0f}",
             "RAY_agent_register_timeout_ms": f"{1000 * self.patience:.0f}",
-            # The debugger of a plain `breakpoint()` asks for a proof, too.
+            # The debugger of a plain `breakpoint()` requires authentication, too.
             "RAYSIDE_START": str(START),
             # Ray's processes rename themselves, which would overwrite the mark in their environment
             # (https://github.com/dvarrazzo/py-setproctitle#environment-variables).
             "SPT_NOENV": "1",
-            # Ray's dashboard leaves folders of its own (pymp-...) in the temporary folder.
+            # Ray's dashboard leaves folders (pymp-...) in the temporary folder.
             "TMPDIR": str(self._temporary),
             marks.RAY: self.instance.mark,
         }
 
     def leftovers(self) -> list[psutil.Process]:
-        """Returns every process of this Ray that runs, whether it is recorded or not."""
+        """Returns all running processes of this Ray, recorded or not."""
         return processes.marked(marks.RAY, self.instance.mark)
 
     def _end(self, report: Report) -> None:
@@ -213,7 +213,7 @@ class RayHead:
     def _last_words(self) -> str:
         with contextlib.suppress(OSError):
             lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines()]
-            # Ray's own words for a part that has ended: its name, and `[exit code=N]`.
+            # Ray's message for an ended process: its name, and `[exit code=N]`.
             errors = [line for line in lines if re.search(r"ERR|Error|Exception|\[exit code=", line)]
             if errors:
                 return f"; its log says: {errors[-1]}"
@@ -222,7 +222,7 @@ class RayHead:
 
 @dataclass(frozen=True)
 class Leftovers:
-    """No process of a head's runs without it."""
+    """No process of a dead head still runs."""
 
     head: RayHead
     name: str = "leftovers"
@@ -238,8 +238,8 @@ class Leftovers:
 
 
 def _inherited(programs: Path) -> dict[str, str]:
-    """Returns what Ray's processes get of this one's environment, with these programs first on its path."""
-    # The workspace's mark is left out, too, where this is run in its terminal.
+    """Returns the environment that Ray's processes inherit, with these programs first on PATH."""
+    # The workspace's mark is left out, too, if this runs in its terminal.
     unwanted = (*FOREIGN, *UNTOLD)
     return {
         **{

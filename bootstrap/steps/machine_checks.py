@@ -1,4 +1,4 @@
-"""Checks that this machine has room for the cluster, before anything is fetched, built or started."""
+"""Checks of this machine for a cluster: system, Python, memory, ports, disk; before anything is fetched."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class Python:
 
 @dataclass(frozen=True)
 class Memory:
-    """As much memory is free as `setting` says, unless `present` says that the cluster has it already."""
+    """The memory that `setting` requires is free, unless the cluster is `present` and uses it."""
 
     settings: Settings
     setting: str
     present: Callable[[], bool]
-    # It is the advice where the machine is too small and nothing on it can be freed, as in a codespace.
+    # Hint for a machine that is too small, where nothing can be freed, as a codespace.
     too_small: str = ""
     needs: tuple[str, ...] = ()
     name: str = "memory"
@@ -83,7 +83,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Ports:
-    """The ports, each by the name of its setting, are free, unless the cluster listens on them already."""
+    """The ports, each by the name of its setting, are free, unless the cluster is `present`."""
 
     ports: Mapping[str, int]
     present: Callable[[], bool]
@@ -100,7 +100,7 @@ class Ports:
         return ready(f"{listed} free")
 
     def each(self) -> list[Ports]:
-        """Returns a step for each port, so that all that are taken are found, under names of their own."""
+        """Returns a step for each port, with its own name, so that all taken ports are reported."""
         return [
             replace(
                 self, ports={setting: port}, name=setting.replace("_", "-"), title=setting.replace("_", " ")
@@ -111,15 +111,15 @@ class Ports:
 
 @dataclass(frozen=True)
 class Disk:
-    """As much disk is free as `setting` says, where the cache is and where each of `folders` is.
+    """The disk space that `setting` requires is free at the cache and at each of `folders`.
 
-    It is the last look at the machine: whatever is fetched, built or started needs it.
+    It is the last check of the machine: steps that fetch, build or start something need it.
     """
 
     settings: Settings
     setting: str
     present: Callable[[], bool]
-    # The Docker engine keeps its images in a folder besides the cache.
+    # Besides the cache: the Docker engine's folder of images.
     folders: tuple[Path, ...] = ()
     too_small: str = ""
     name: str = "disk"

@@ -1,4 +1,4 @@
-"""Namespace of a Ray cluster in an existing Kubernetes, made if it is missing."""
+"""Namespace of a Ray cluster in an existing Kubernetes cluster, created if missing."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from bootstrap.steps.kuberay import require_gone
 from rayside.plain import some_of
 from rayside.steps.step import Report, Status, missing, ready
 
-# All pods of ours keep to it: docs/targets.md (https://kubernetes.io/docs/concepts/security/pod-security-standards/).
+# All our pods comply with it: docs/targets.md (https://kubernetes.io/docs/concepts/security/pod-security-standards/).
 POD_SECURITY = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
 @dataclass(frozen=True)
 class Namespace:
-    """The namespace is there. One of ours takes no pod that is not `restricted`, and goes with `down`.
+    """The namespace exists. One of ours accepts only `restricted` pods, and is removed by `down`.
 
-    `kinds` returns the kinds of what may be in it, where these are known already.
+    `kinds` returns the kinds of objects that may be in it, if already known.
     """
 
     instance: Instance
@@ -44,7 +44,7 @@ class Namespace:
         self.kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 
     def undo(self, report: Report) -> str | None:
-        """Removes it where we made it, unless somebody has put something into it."""
+        """Removes it if we made it, unless foreign objects are in it."""
         if not self._ours():
             return None
         if others := held(self.kube, self.kinds()):

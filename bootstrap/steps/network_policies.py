@@ -1,4 +1,4 @@
-"""Policies by which only pods of the same Ray cluster reach its debuggers, where they are enforced."""
+"""Network policies that let only pods of the same Ray cluster connect to its debuggers, if enforced."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rayside.steps.step import Report, Status, missing, ready
 
 @dataclass(frozen=True)
 class NetworkPolicies:
-    """Two policies, for the workers and for the head, where drivers have their debuggers.
+    """Two policies, for the workers and for the head, as drivers have debuggers there.
 
-    The forwards come from the node, by the kubelet, as probes do: they are none of a policy's business.
+    Port forwards come from the node's kubelet, like probes, so policies don't apply to them.
     """
 
     instance: Instance
@@ -28,7 +28,7 @@ class NetworkPolicies:
     def documents(self) -> tuple[dict[str, Any], ...]:
         """Returns the policies, as they are applied."""
         own = {"podSelector": {"matchLabels": {"ray.io/cluster": self.instance.ray_cluster}}}
-        # KubeRay's operator asks the dashboard how jobs are, from a namespace of its own; it has the token.
+        # KubeRay's operator requests jobs' states from the dashboard, from its own namespace, with the token.
         asked = {"ports": [{"protocol": "TCP", "port": DASHBOARD_PORT}]}
         return self._document("worker", [{"from": [own]}]), self._document("head", [{"from": [own]}, asked])
 
@@ -42,7 +42,7 @@ class NetworkPolicies:
         return ready("pods of other Ray clusters, and of anything else, reach only the dashboard")
 
     def apply(self, report: Report) -> None:
-        """Makes them. Raises FieldConflict where another manager has changed one."""
+        """Applies them. Raises FieldConflict if another manager has changed one."""
         for document in self.documents():
             self.kube.apply(document)
 

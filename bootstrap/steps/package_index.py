@@ -1,10 +1,10 @@
-"""Package index for pip and uv in pods: its address, its proxy, its CA.
+"""Package index for pip and uv in pods: its URL, its proxy, its CA bundle.
 
-Ray's agent on each node installs the packages of a runtime_env by pip and uv, in its container's environment
-and with that container's files (`_private/runtime_env/pip.py` and `uv.py`, 2.60). The index and
-the proxy may have a login in their addresses, so they are in files of a Secret, and not in the environment of
-every task, where Ray's own requests between pods would go to the proxy, too. The files follow the
-Secret while a pod runs: a new login needs no new pods.
+Ray's agent on each node installs the packages of a runtime_env with pip and uv, with its container's
+environment and files (`_private/runtime_env/pip.py` and `uv.py`, 2.60). The URLs of index and proxy may
+contain a login, so they are in files of a Secret, not in the environment of every task; there, Ray's own
+requests between pods would go to the proxy, too. Kubernetes updates the files while a pod runs: a new login
+needs no new pods.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ from bootstrap.steps.differences import difference, made_of
 from rayside.errors import InvalidSetting
 from rayside.steps.step import Report, Status, drifted, missing, ready
 
-# PIP_CONFIG_FILE names a file that wins over all others of pip's, and over which a variable of the
-# runtime_env wins (https://pip.pypa.io/en/stable/topics/configuration/#precedence-override-order).
+# PIP_CONFIG_FILE names a file that overrides all other files of pip; variables of the runtime_env override it
+# (https://pip.pypa.io/en/stable/topics/configuration/#precedence-override-order).
 FOLDER = "/etc/rayside/packages"
-# uv looks here for what a project's own configuration may override
+# Folder of uv's system configuration, which a project's own configuration may override
 # (https://docs.astral.sh/uv/concepts/configuration-files/).
 _UVS_FOLDER = "/etc/xdg/uv"
 _PIPS_VARIABLE = "PIP_CONFIG_FILE"
 _PIP, _UV, _CA_CERTIFICATES = "pip.conf", "uv.toml", "authorities.pem"
 _VOLUME = "rayside-packages"
 _SETTINGS = ("package_index", "package_index_ca", "package_proxy")
-# The relay installs nothing.
+# The relay is left out: it installs nothing.
 _WORKSPACE = "workspace"
 _CONTAINERS = ("ray-head", _WORKSPACE, "ray-worker")
-# A Secret holds 1 MiB, and the public CA certificates take a third of it.
+# Limit in bytes: a Secret holds 1 MiB, and the public CA certificates take a third of it.
 _MOST_CERTIFICATES = 512 * 1024
 
 
 @dataclass(frozen=True)
 class PackageIndex:
-    """A Secret with the configurations of pip and uv, and the CA bundle; none if none of these is set.
+    """A Secret with the configurations of pip and uv, and the CA bundle; none without these settings.
 
     Attributes:
-        index: its address, empty for the tools' own default.
-        trusted: CA certificates in PEM, which are trusted besides the public CAs; or empty.
-        proxy: the address of the HTTP proxy by which the index is asked; empty for none.
+        index: its URL; empty for the tools' own default.
+        trusted: CA bundle in PEM, in addition to the public CAs; or empty.
+        proxy: URL of the HTTP proxy to the index; empty for none.
     """
 
     instance: Instance
@@ -67,23 +67,23 @@ class PackageIndex:
 
     @property
     def made_of(self) -> dict[str, str]:
-        """Returns what of it pods have to be made anew for, by the names of the settings; nothing secret."""
+        """Returns the names of the given settings, without values; if they change, pods are replaced."""
         values = zip(_SETTINGS, (self.index, self.trusted, self.proxy), strict=True)
         return {name: "set" for name, value in values if value}
 
     @cached_property
     def files(self) -> dict[str, str]:
-        """Returns the files' texts by their names."""
+        """Returns the files' contents by name."""
         if not self.made_of:
             return {}
-        # An option's value is taken as it stands: pip interpolates nothing.
+        # Values need no escapes: pip interpolates nothing.
         pip = ["[global]"]
         uv = []
         files = {}
         if self.proxy:
             pip.append(f"proxy = {self.proxy}")
-            # Since uv 0.9.23; an older one refuses the file, and `diagnose` says so. In TOML what comes after
-            # a table's heading would be the table's.
+            # Since uv 0.9.23; an older one refuses the file, and `diagnose` says so. In TOML these keys have
+            # to come before the first table.
             uv += [f'http-proxy = "{self.proxy}"', f'https-proxy = "{self.proxy}"']
         if self.index:
             pip.append(f"index-url = {self.index}")
@@ -96,7 +96,7 @@ class PackageIndex:
         return {_PIP: "\n".join(pip) + "\n", **files}
 
     def add_to(self, pod: dict[str, Any]) -> None:
-        """Makes the containers of a pod's specification read the Secret."""
+        """Mounts the Secret in the containers of a pod's specification."""
         if not self.files:
             return
         containers = [each for each in pod["containers"] if each["name"] in _CONTAINERS]
@@ -104,7 +104,7 @@ class PackageIndex:
         _have_read(pod, containers, self.files, secret)
 
     def check(self) -> Status:
-        """Looks: what pods that are there would lose, or lack, is drift, before any of it changes."""
+        """Checks it; other settings in existing pods are drift, before anything is changed."""
         cluster = self.kube.ray("rayclusters", self.instance.ray_cluster)
         if cluster and made_here(cluster):
             was = {name: value for name, value in made_of(cluster).items() if name in _SETTINGS}
@@ -124,7 +124,7 @@ class PackageIndex:
             )
         if document.get("data") != self._data:
             return missing("it is of other settings")
-        # A path may have a token in it.
+        # Only the host, as a path may contain a token.
         index = _host(self.index) or "their own defaults"
         return ready(f"{index}, by the proxy {_host(self.proxy)}" if self.proxy else index)
 
@@ -134,11 +134,11 @@ class PackageIndex:
             "namespace": self.kube.namespace,
             "labels": self.instance.labels,
         }
-        # Not `stringData`, of which Kubernetes forgets whose each field is: a file would outlast its setting.
+        # Not `stringData`: Kubernetes forgets its fields' managers, so a file would outlast its setting.
         self.kube.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": self._data})
 
     def undo(self, report: Report) -> str | None:
-        """Removes it, whatever the settings say now, unless clusters of RayJobs read it, which stay."""
+        """Removes it, whatever the current settings, unless clusters of RayJobs, which stay, use it."""
         if self.cluster_goes:
             return None
         name = self.instance.packages_secret
@@ -152,7 +152,7 @@ class PackageIndex:
         return None
 
     def _other_readers(self) -> list[str]:
-        """Returns the RayClusters with pods that read it, besides our own."""
+        """Returns the other RayClusters whose pods use it."""
         clusters = self.kube.items(f"{RAY}/namespaces/{self.kube.namespace}/rayclusters")
         secret = f'"{self.instance.packages_secret}"'
         readers = [each["metadata"]["name"] for each in clusters if secret in json.dumps(each["spec"])]
@@ -164,10 +164,10 @@ class PackageIndex:
 
 
 def rayjob_with_it(rayjob: Mapping[str, Any], kube: Kube, instance: Instance) -> dict[str, Any]:
-    """Returns a RayJob whose own cluster reads the Secret that `up` has made, where there is one.
+    """Returns a RayJob whose own cluster uses the Secret of `up`, if there is one.
 
-    A container that names a configuration of pip's itself is left as it is; in others, what the RayJob says
-    of CA certificates, or mounts for uv, stays.
+    A container with its own configuration of pip is unchanged; in others, the RayJob's own CA certificates
+    and mounts for uv stay.
     """
     from bootstrap.kube.rayjob.document import own_pods
 
@@ -175,17 +175,17 @@ def rayjob_with_it(rayjob: Mapping[str, Any], kube: Kube, instance: Instance) ->
     made = kube.get(_path(kube, instance))
     if made is None or not made_here(made):
         return changed
-    # Its pods have a user and a group of their own, and outlive `down`: the Secret may be gone one day.
+    # Its pods run as other users and groups, and outlive `down`: the Secret may be gone one day.
     secret = {"secretName": instance.packages_secret, "defaultMode": 0o444, "optional": True}
     for pod in own_pods(changed):
-        ray, *others = pod.get("containers") or [{}]  # KubeRay takes the first for Ray's
+        ray, *others = pod.get("containers") or [{}]  # KubeRay runs Ray in the first
         containers = [ray, *(each for each in others if each.get("name") == _WORKSPACE)]
         _have_read(pod, [each for each in containers if not _is_told(each)], made.get("data") or {}, secret)
     return changed
 
 
 def _is_told(container: Mapping[str, Any]) -> bool:
-    """Returns whether a container has a configuration of pip's already, or no place for ours."""
+    """Returns whether a container has a configuration of pip already, or another mount at our folder."""
     mounts, env = container.get("volumeMounts") or [], container.get("env") or []
     return (
         not container
@@ -197,14 +197,14 @@ def _is_told(container: Mapping[str, Any]) -> bool:
 def _have_read(
     pod: dict[str, Any], containers: list[dict[str, Any]], files: Container[str], secret: dict[str, Any]
 ) -> None:
-    """Makes containers of a pod's specification read the files of a Secret."""
+    """Mounts a Secret's files in containers of a pod's specification, and sets the variables."""
     if not containers:
         return
     pod["volumes"] = [*(pod.get("volumes") or []), {"name": _VOLUME, "secret": secret}]
     folders = (FOLDER, _UVS_FOLDER) if _UV in files else (FOLDER,)
     variables = {_PIPS_VARIABLE: f"{FOLDER}/{_PIP}"}
     if _CA_CERTIFICATES in files:
-        # uv has no variable of its own for it. OpenSSL reads it, too, and finds what it trusted before.
+        # uv has no own variable for it. OpenSSL reads it, too; the bundle includes the public CAs.
         variables["SSL_CERT_FILE"] = f"{FOLDER}/{_CA_CERTIFICATES}"
     for container in containers:
         mounts, env = container.get("volumeMounts") or [], container.get("env") or []
@@ -220,7 +220,7 @@ def _path(kube: Kube, instance: Instance) -> str:
 
 
 def trusted(settings: Settings) -> str:
-    """Returns the certificates that `package_index_ca` names, else those of `registry_ca` for an index.
+    """Returns the CA certificates of `package_index_ca`, else, with an index, of `registry_ca`.
 
     Raises InvalidSetting.
     """
@@ -245,7 +245,7 @@ def _host(address: str) -> str:
 
 
 def _public_ca_certificates() -> str:
-    """Returns Mozilla's, which pip and uv have built in."""
+    """Returns Mozilla's CA bundle, which pip and uv contain."""
     # Not at the top: seldom used.
     from requests.utils import DEFAULT_CA_BUNDLE_PATH
 

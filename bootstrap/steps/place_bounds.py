@@ -1,4 +1,4 @@
-"""Bounds what an attendee's place can take of a cluster, and whom it can reach there."""
+"""Limits of an attendee's place: its resources, and its network connections in the cluster."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from bootstrap.steps.ray_cluster import DASHBOARD_PORT, WORKSPACE_PORT
 from bootstrap.steps.removal import remove_ours
 from rayside.steps.step import Report, Status, missing, ready
 
-# The pods of a front door have this label, with the name of the cluster beside which they are.
+# Label of a front door's pods; the value names the cluster beside which they are.
 DOOR = "rayside.dev/door"
-# A place's jobs may make no pods themselves, but a RayJob of its teacher does: so many beside its own.
+# Pods besides the place's own: its jobs can't create pods, but a RayJob of the teacher does.
 _SPARE_PODS = 2
 _WORKSPACE = "workspace"
-# What a container may write to its node's disk, where its pod does not say: Ray spills, and logs. Volumes of
-# a pod are held against the sum of its containers' limits, of which a head has three (the kubelet's
+# Default limit of a container's writes to its node's disk: Ray's spilled objects and logs. A pod's volumes
+# count against the sum of its containers' limits, of which a head has three (the kubelet's
 # eviction_manager.go).
 _DISK = "8Gi"
-# Addresses of a cloud's own services on each node, which give its credentials to whoever asks
-# (https://cloud.google.com/compute/docs/metadata/overview; the others have it at the same address), and on
-# Azure what a node is set up with, by HTTP at a public address ("What is IP address 168.63.129.16?",
-# https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16). Azure's DNS is at that
-# address, too: pods ask the cluster's, and the rule for names leaves port 53 open everywhere.
+# Addresses of clouds' metadata services, which give a node's credentials to any client on it
+# (https://cloud.google.com/compute/docs/metadata/overview; other clouds use the same address), and Azure's
+# service with a node's configuration, by HTTP at a public address ("What is IP address 168.63.129.16?",
+# https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16). Azure's DNS has that
+# address, too: pods use the cluster's DNS, and the rule for DNS leaves port 53 open everywhere.
 _CLOUD = ("169.254.0.0/16", "fd00:ec2::254/128", "168.63.129.16/32")
 _PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
 
 
 @dataclass(frozen=True)
 class PlaceBounds:
-    """A quota, limits for what says none, and a policy by which no other place is reached, nor reaches it.
+    """A quota, default limits of containers, and a network policy that separates the place from others.
 
-    The policy does something only where a network plugin enforces it.
+    The policy only works if a network plugin enforces it.
 
     Attributes:
-        size: what the pods of the place request together.
-        base: the cluster beside which it is, whose front door leads attendees into the place.
-        operator: the namespace of KubeRay's operator, which asks the dashboard how jobs are; empty where it
-            is not known.
-        reach: networks besides, as in 10.1.0.0/16, that the place may reach.
+        size: sum of the requests of the place's pods.
+        base: the cluster beside which it is, whose front door connects attendees to the place.
+        operator: namespace of KubeRay's operator, which requests jobs' states from the dashboard; empty if
+            unknown.
+        reach: further networks that the place may reach, as in 10.1.0.0/16.
     """
 
     instance: Instance
@@ -61,7 +61,7 @@ class PlaceBounds:
 
     @property
     def workspace(self) -> str:
-        """Returns the address of the place's workspace in the cluster."""
+        """Returns the URL of the place's workspace in the cluster."""
         return f"http://{_WORKSPACE}.{self.instance.namespace}.svc:{WORKSPACE_PORT}"
 
     def check(self) -> Status:
@@ -71,12 +71,12 @@ class PlaceBounds:
                 return missing("not made yet")
             if not _has(there["spec"], document["spec"]):
                 return missing(f"{document['metadata']['name']} is not as it was made")
-        # Whether a network plugin enforces the policy is not seen.
+        # Whether a network plugin enforces the policy can't be checked.
         asks = "a policy asks that it reach no other place"
         return ready(f"{self.size}, {self.size.pods + _SPARE_PODS} pods; {asks}")
 
     def apply(self, report: Report) -> None:
-        """Makes them. Raises FieldConflict where another manager has changed one."""
+        """Applies them. Raises FieldConflict if another manager has changed one."""
         for document in self.documents():
             self.kube.apply(document)
 
@@ -85,7 +85,7 @@ class PlaceBounds:
 
     def _quota(self) -> dict[str, Any]:
         spare = self.size.pods + _SPARE_PODS
-        # A half more than its pods request: a pod that is replaced is there twice for a moment.
+        # One and a half times the pods' requests: a replaced pod exists twice for a moment.
         return self._document(
             "v1",
             "ResourceQuota",
@@ -105,7 +105,7 @@ class PlaceBounds:
         limit = {
             "type": "Container",
             "default": {"ephemeral-storage": _DISK, "memory": "1Gi"},
-            # Without one of its own, a request would be as large as the limit.
+            # Without a default, a request would be as large as the limit.
             "defaultRequest": {"cpu": "10m", "memory": "64Mi", "ephemeral-storage": "64Mi"},
         }
         return self._document("v1", "LimitRange", {"limits": [limit]})
@@ -113,8 +113,8 @@ class PlaceBounds:
     def _policy(self) -> dict[str, Any]:
         """Returns the policy for all pods of the namespace.
 
-        What else is in the cluster is at private addresses: of these a place reaches its own pods and names
-        (DNS) alone, and of the rest everything but the clouds' own services.
+        The rest of the cluster has private addresses: of these a place reaches only its own pods and DNS; of
+        public addresses, all but the clouds' own services.
         """
         own: dict[str, Any] = {"podSelector": {}}
         door = {**_in(self.base.namespace), "podSelector": {"matchLabels": {DOOR: self.base.name}}}
@@ -147,7 +147,7 @@ class PlaceBounds:
         )
 
     def _service(self) -> dict[str, Any]:
-        """Returns the way from the front door: KubeRay's own service of the head has Ray's ports alone."""
+        """Returns the Service for the front door: KubeRay's own service of the head has only Ray's ports."""
         head = {"ray.io/cluster": self.instance.ray_cluster, "ray.io/node-type": "head"}
         ports = [
             {"name": "workspace", "port": WORKSPACE_PORT, "targetPort": WORKSPACE_PORT, "protocol": "TCP"}
@@ -166,19 +166,19 @@ class PlaceBounds:
 
 
 def _in(namespace: str) -> dict[str, Any]:
-    """Returns the peers of a policy that are in that namespace."""
-    # Kubernetes itself gives namespaces this label.
+    """Returns the policy peer that selects that namespace."""
+    # Kubernetes itself sets this label of namespaces.
     return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
 
 
 def _has(there: Any, made: Any) -> bool:
-    """Returns whether an object has all that it was made with; the API adds defaults."""
+    """Returns whether an object has all the values that we applied; the API adds defaults."""
     if isinstance(made, dict):
         return isinstance(there, dict) and all(_has(there.get(key), value) for key, value in made.items())
     if isinstance(made, list):
         return isinstance(there, list) and len(there) == len(made) and all(map(_has, there, made))
     if there != made and isinstance(made, str):
-        # The API writes quantities in a form of its own.
+        # The API normalizes quantities.
         with contextlib.suppress(ValueError):
             return quantity(there) == quantity(made)
     return bool(there == made)

@@ -1,4 +1,4 @@
-"""Checks that no unauthenticated client on the internet reaches a port that a codespace forwards."""
+"""Check that unauthenticated clients on the internet can't reach a codespace's forwarded ports."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rayside.steps.step import Status, ready
 
 @dataclass(frozen=True)
 class PortsPrivate:
-    """Only who is logged in reaches the ports.
+    """Only authenticated clients reach the ports.
 
-    `ports` gives each a path that always answers the same; None where the port speaks no HTTP.
+    `ports` has for each a path with a constant response; None for a port without HTTP.
     """
 
     codespace: Codespace

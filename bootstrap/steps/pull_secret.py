@@ -1,4 +1,4 @@
-"""Pull secret: the login to the mirror, for the pods whose images are there."""
+"""Pull Secret: the login to the mirror, for pods with images from there."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from rayside.steps.step import Report, Status, missing, ready
 
 @dataclass(frozen=True)
 class PullSecret:
-    """The namespace has a Secret with the login of a registry, where one is wanted; else none of ours.
+    """The namespace has a Secret with the login to a registry, if one is needed; else none of ours.
 
     Attributes:
-        registry: HOST/PATH; where it is empty, none is wanted, and one that an earlier `up` made goes.
-        secret: the Secret's name, which pods have to name.
+        registry: HOST/PATH; if empty, none is needed, and an earlier Secret of ours is removed.
+        secret: the Secret's name in pods.
         cluster_goes: `down` removes Kubernetes itself.
-        login: returns the login for a host; None where it needs none. Raises RegistryRefused where it can't
-            be read.
+        login: returns the login for a host; None if it needs none. Raises RegistryRefused if it can't be
+            read.
     """
 
     instance: Instance
@@ -71,9 +71,9 @@ class PullSecret:
         )
 
     def undo(self, report: Report) -> str | None:
-        """Removes it, unless an operator of ours, which other clusters use, still pulls by it.
+        """Removes it, unless an operator of ours, which other clusters use, still pulls with it.
 
-        Returns what is left, where the API can't be asked.
+        Returns a description of what is left, also if the API can't be reached.
         """
         if self.cluster_goes:
             return None
@@ -82,13 +82,13 @@ class PullSecret:
             if present and made_here(present) and self.secret in operator.logins_of_ours(self.kube):
                 return f"the Secret {self.secret} stays: KubeRay's operator pulls by it, and others use that"
         except RaysideError:
-            pass  # `removed` meets it, too, and returns why.
+            pass  # `removed` gets the same error, and returns it.
         return removed(self.kube, self._path, f"the Secret {self.secret}", report)
 
     def _contents(self, kept: str) -> str:
-        """Returns what the Secret is to have: a login that is there stays while this machine has none.
+        """Returns the Secret's content; an existing login is kept while this machine has none.
 
-        Raises RegistryRefused where a login can't be read, and none is there.
+        Raises RegistryRefused if this machine's login can't be read, and the Secret has none.
         """
         try:
             login = self.login(self._host)
@@ -112,6 +112,6 @@ class PullSecret:
 
 
 def _kept(secret: dict[str, Any] | None) -> str:
-    """Returns the logins that a Secret has; empty where there is none."""
+    """Returns the logins in a Secret; empty if there is none."""
     text = (secret or {}).get("data", {}).get(".dockerconfigjson", "")
     return base64.b64decode(text).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""RayCluster: its password, itself, and the token that its clients need."""
+"""RayCluster, with the workspace's password and the token for clients."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from rayside.steps.step import Report, Status, drifted, missing, pending, ready
 
 MANIFEST = ROOT / "k8s" / "ray-cluster.yaml"
 DASHBOARD_PORT, WORKSPACE_PORT, RELAY_PORT = 8265, 8443, 5678
-# In the workspace of a workshop's place: there its editor tells how far the attendee is.
+# File in the workspace of a workshop's place, in which the editor records the attendee's progress.
 PROGRESS = "/tmp/rayside-progress.json"
-# An annotation of a workshop's place that has no workers for a while: how many it had.
+# Annotation of a paused place of a workshop: its number of workers before.
 PAUSED = "rayside.dev/paused"
-# In digits: a note may be anybody's, and no place has a million workers.
+# Limit in digits: annotations are untrusted, and no place has a million workers.
 _LONGEST_NOTE = 6
-# Since when, by the API's clock; and how many seconds its earlier pauses took together.
+# Start of the pause, by the API's clock; and total seconds of earlier pauses.
 PAUSED_SINCE, PAUSED_FOR = "rayside.dev/paused-since", "rayside.dev/paused-seconds"
-# One that is paused because nothing was done in it: when something was at last, by its own clock, in seconds
-# since 1970. And when a place got its workers again, by the API's clock.
+# Time of the last activity in a place that was paused as idle, by its own clock, in seconds since 1970. And
+# the time at which a place got its workers again, by the API's clock.
 PAUSED_IDLE, RESUMED = "rayside.dev/paused-idle", "rayside.dev/resumed"
-# No setting decides these parts of it: the checkout does, and which extensions the cache has.
+# Inputs that depend on the checkout and the cached extensions instead of settings.
 _FILES = {"ray": "Ray's image", "workspace": "the workspace's image", "manifest": "the manifest"}
 
 
 @dataclass(frozen=True)
 class WorkspacePassword:
-    """A Secret with the workspace's password, made once at random."""
+    """A Secret with the workspace's random password, made once."""
 
     instance: Instance
     kube: Kube
@@ -54,7 +54,7 @@ class WorkspacePassword:
     needs: tuple[str, ...] = ("kubeconfig",)
 
     def password(self) -> str | None:
-        """Returns the password; None where there is no Secret."""
+        """Returns the password; None if there is no Secret."""
         return self.kube.secret(self.instance.workspace_secret, "password")
 
     def check(self) -> Status:
@@ -134,7 +134,7 @@ class RayCluster:
             workers = "paused, without workers" if is_paused else f"{self.workers} workers"
             return ready(f"Ray {RAY_VERSION}, {workers}")
         if waits and (error := trouble.first_problem(self.kube, self.selector)):
-            # It is said, not raised: what was killed with its engine, or lost its head, comes back by itself.
+            # Reported, not raised: a pod that was killed with its engine, or lost its head, recovers.
             return pending(f"{error.message}; {error.hint}")
         return pending("; ".join(waits) or f"{len(pods)} of {all_pods} pods")
 
@@ -172,7 +172,7 @@ class RayCluster:
         return self.kube.items(f"{RAY}/namespaces/{self.kube.namespace}/rayjobs", selector)
 
     def _remove_pod(self, name: str) -> None:
-        # A pod that is asked to end takes all its time, 30 s (measured), and nothing is left to save.
+        # A pod uses its whole grace period, 30 s (measured), and nothing is left to save.
         self.kube.delete(f"{CORE}/namespaces/{self.kube.namespace}/pods/{name}", gracePeriodSeconds="1")
 
     @property
@@ -180,7 +180,7 @@ class RayCluster:
         return variables(self.masking)
 
     def manifest(self) -> dict[str, Any]:
-        """Returns k8s/ray-cluster.yaml with names, labels, images, workers, and what it is made of."""
+        """Returns k8s/ray-cluster.yaml with names, labels, images, workers, and its inputs as annotation."""
         document = dict(yaml_file.read(MANIFEST))
         origins = " ".join(codespaces.trusted_origins(self.instance.ports.workspace))
         spec = document["spec"]
@@ -230,7 +230,7 @@ class RayCluster:
 
 @dataclass(frozen=True)
 class KubeRayToken:
-    """The token that KubeRay made for the cluster, in a file that only its owner can read."""
+    """The cluster's token from KubeRay, in a private file."""
 
     instance: Instance
     kube: Kube
@@ -257,7 +257,7 @@ class KubeRayToken:
         self.instance.token_file.unlink(missing_ok=True)
 
     def dashboard(self) -> Dashboard:
-        """Returns a client through the forward. Raises NotRunning without a token."""
+        """Returns a client through the port forward. Raises NotRunning without a token."""
         try:
             token = self.instance.token_file.read_text()
         except FileNotFoundError:
@@ -279,8 +279,8 @@ def _is_ours(document: dict[str, Any] | None) -> bool:
 def left_behind(pods: Sequence[dict[str, Any]]) -> list[str]:
     """Returns the names of the worker pods that joined a head before this one.
 
-    A new head does not know them. They notice half a minute later (measured), then they end and start
-    again, each time after a longer pause, up to five minutes, while their probes call them ready.
+    A new head does not know them. They notice half a minute later (measured), then they restart, each
+    time after a longer pause, up to five minutes, while their probes report them as ready.
     """
     since = max((_started(pod, "ray-head") for pod in pods), default="")
     return [
@@ -291,7 +291,7 @@ def left_behind(pods: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _started(pod: dict[str, Any], container: str) -> str:
-    """Returns when the container started, RFC 3339 in UTC as in the API; empty if it is about to start."""
+    """Returns the container's start time, RFC 3339 in UTC as in the API; empty before its start."""
     for status in pod.get("status", {}).get("containerStatuses", []):
         if status["name"] == container:
             run = status["state"].get("running")
@@ -302,12 +302,12 @@ def _started(pod: dict[str, Any], container: str) -> str:
 
 
 def notes(ray_cluster: Mapping[str, Any]) -> Mapping[str, str]:
-    """Returns a RayCluster's annotations: whoever may change it may have written them."""
+    """Returns a RayCluster's annotations, which are untrusted."""
     annotations: Mapping[str, str] = ray_cluster.get("metadata", {}).get("annotations") or {}
     return annotations
 
 
 def paused(ray_cluster: Mapping[str, Any]) -> str:
-    """Returns how many workers a RayCluster had before its pause, in digits; empty where it is not paused."""
+    """Returns a paused RayCluster's number of workers before, in digits; empty if it is not paused."""
     note = notes(ray_cluster).get(PAUSED, "")
     return note if note.isascii() and note.isdigit() and len(note) <= _LONGEST_NOTE else ""

@@ -16,15 +16,15 @@ from rayside.system.lock import alone
 from rayside.system.shell import Shell
 
 LOCK_FILE = ROOT / "requirements" / "ray.txt"
-# It has its Pythons run, at their start, the file that RAYSIDE_START names: rayside/worker/start.py.
+# With it, each Python process of the environment runs the file in RAYSIDE_START: rayside/worker/start.py.
 START_FILE = ROOT / "image" / "ray" / "rayside.pth"
 
 
 @dataclass(frozen=True)
 class RayEnvironment:
-    """A virtual environment with Ray and debugpy, in a folder named by the hash of what it is made of.
+    """A virtual environment with Ray and debugpy, in a folder named by the hash of its inputs.
 
-    `version`: that of the Ray in the lock file. `wheels`: as `Source` has it.
+    `version`: Ray's version in the lock file. `wheels`: as in `Source`.
     """
 
     shell: Shell
@@ -69,8 +69,8 @@ class RayEnvironment:
                 return
             cache.end_builds(self.folder)
             report("making a virtual environment")
-            # What is killed leaves what it unpacked in the temporary folder: here that goes with
-            # the next --clear.
+            # A killed process leaves unpacked files in its temporary folder: here the next --clear removes
+            # them.
             temporary = self.folder / "tmp"
             env = {**cache.environment(self.folder), "TMPDIR": str(temporary)}
             venv = [sys.executable, "-I", "-m", "venv", "--clear", "--without-pip"]
@@ -78,10 +78,10 @@ class RayEnvironment:
             temporary.mkdir()
             report("installing, about 500 MB" if self.wheels else "downloading and installing, about 500 MB")
             python = self.programs / "python"
-            # What is fetched stays until all is there: after a failure the next `up` goes on from it.
+            # uv's cache stays until the environment is complete: after a failure the next `up` reuses it.
             kept = self.folder.with_name(f"{self.folder.name}.uv")
             with ThreadPoolExecutor() as pool:
-                # Jobs with a `pip` in their runtime_env need it; uv does not, and both take some seconds.
+                # Jobs with `pip` in their runtime_env need pip; uv does not, and both take some seconds.
                 pip_there = pool.submit(self.shell.run, [python, "-I", "-m", "ensurepip"], env=env)
                 if pip.uv_of(sys.executable) is None:
                     pip_there.result()

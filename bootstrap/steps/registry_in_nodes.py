@@ -1,4 +1,4 @@
-"""Registries as the nodes of a kind cluster know them: CA, and mirrors."""
+"""Registry configuration of a kind cluster's nodes: CA bundles and mirrors."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from bootstrap.registry.login import Login
 from bootstrap.steps.kind_cluster import containers
 from rayside.steps.step import Report, Status, missing, ready
 
-# containerd is told there of registries, in a kind node of whatever source:
+# Folder of containerd's registry configuration, in kind's node image of any source:
 # https://github.com/containerd/containerd/blob/v1.6.20/docs/hosts.md
 _FOLDER = Path("/etc/containerd/certs.d")
 
 
 @dataclass(frozen=True)
 class Trusted:
-    """A registry whose certificate these CA certificates verify."""
+    """A registry with its CA bundle."""
 
     address: Address
     ca_file: Path
@@ -32,16 +32,16 @@ class Trusted:
         return self.address.host
 
     def files(self) -> dict[str, bytes]:
-        # Of the server itself: what a host that is named before it lacks, containerd asks the server for.
+        # For the server itself, which containerd asks after the hosts that are named before it.
         text = f'server = "https://{self.host}"\nca = "{_FOLDER / self.host}/ca.crt"\n'
         return {"hosts.toml": text.encode(), "ca.crt": self.ca_file.read_bytes()}
 
 
 @dataclass(frozen=True)
 class StandIn:
-    """A registry, at `address`, that has the images of the public one `host`, and is asked before that.
+    """A mirror, at `address`, of the public registry `host`, which is asked before it.
 
-    `login` returns None where it needs none. A registry that gives tokens for a login is asked without.
+    `login` returns None if it needs none. A registry that gives tokens for a login is asked without.
     """
 
     host: str
@@ -50,8 +50,8 @@ class StandIn:
     login: Callable[[], Login | None]
 
     def files(self) -> dict[str, bytes]:
-        """Returns them by their names. Raises RegistryRefused where the login can't be read."""
-        # Its path is a part of each request's, before the image's name: override_path.
+        """Returns the files by name. Raises RegistryRefused if the login can't be read."""
+        # override_path: the registry's path precedes the image's name in each request.
         url = f"https://{self.address.host}/v2/{self.address.path}".rstrip("/")
         lines = [f'[host."{url}"]', 'capabilities = ["pull", "resolve"]', "override_path = true"]
         files = {}
@@ -65,9 +65,9 @@ class StandIn:
 
 @dataclass(frozen=True)
 class NodeRegistries:
-    """Each node's containerd knows these registries; what else it was told stays."""
+    """Each node's containerd is configured for these registries; its other configuration stays."""
 
-    # The kind cluster's name.
+    # Name of the kind cluster.
     cluster: str
     registries: Sequence[Trusted | StandIn]
     name: str = "node-registries"
@@ -78,7 +78,7 @@ class NodeRegistries:
         return f"registries that the nodes know: {', '.join(each.host for each in self.registries)}"
 
     def check(self) -> Status:
-        """Looks. Raises RegistryRefused where a login can't be read now, and no earlier one may still do."""
+        """Checks. Raises RegistryRefused if a login can't be read and nodes have no earlier configuration."""
         try:
             files = self._files()
         except RegistryRefused:
@@ -99,7 +99,7 @@ class NodeRegistries:
         with tarfile.open(fileobj=archive, mode="w") as tar:
             for name, content in self._files().items():
                 entry = tarfile.TarInfo(f"{_FOLDER.name}/{name}")
-                # There may be a login in it.
+                # It may contain a login.
                 entry.size, entry.mode = len(content), 0o600
                 tar.addfile(entry, io.BytesIO(content))
         with docker_engine.connected() as client:
@@ -107,14 +107,14 @@ class NodeRegistries:
                 node.put_archive(str(_FOLDER.parent), archive.getvalue())
 
     def _were_told(self) -> bool:
-        """Returns whether each node has been told of each, whatever that was."""
+        """Returns whether each node has some configuration of each registry."""
         named = [str(_FOLDER / each.host / "hosts.toml") for each in self.registries]
         with docker_engine.connected() as client:
             nodes = containers(client, self.cluster)
             return bool(nodes) and all(node.exec_run(["ls", *named]).exit_code == 0 for node in nodes)
 
     def _files(self) -> Mapping[str, bytes]:
-        """Returns the contents by their paths in the nodes' folder. Raises RegistryRefused."""
+        """Returns the contents by path in the nodes' folder. Raises RegistryRefused."""
         return {
             f"{each.host}/{name}": content
             for each in self.registries

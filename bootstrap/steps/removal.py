@@ -1,4 +1,4 @@
-"""Removes objects of ours from Kubernetes, and nobody else's."""
+"""Removal of our objects from Kubernetes; foreign ones are left alone."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rayside.steps.step import Report
 
 
 def removed(kube: Kube, path: str, what: str, report: Report) -> str | None:
-    """Removes the object, if it is ours; returns what is left, where the API can't be asked."""
+    """Removes the object, if it is ours; returns an error text if it could not be removed."""
     try:
         document = kube.get(path)
         if document is None or not made_here(document):
             return None
         report(f"removing {what}")
-        # A pod that is asked to end takes all its time, and nothing is left to save. One whose time is over
-        # has a node that does not answer, and goes only so.
+        # A pod uses its whole grace period, and nothing is left to save. An overdue pod has a node that does
+        # not respond, and needs 0.
         kube.delete(path, gracePeriodSeconds="0" if is_overdue(document) else "1")
         require_gone(lambda: [*filter(None, [kube.get(path)])], what)
     except RaysideError as error:
@@ -29,7 +29,7 @@ def removed(kube: Kube, path: str, what: str, report: Report) -> str | None:
 
 
 def remove_ours(kube: Kube, documents: Iterable[Mapping[str, Any]], report: Report) -> None:
-    """Asks for the removal of those of these objects that are there, and that we have made."""
+    """Requests the removal of the existing objects among these that we made."""
     for document in documents:
         there = kube.get(path_of(document))
         if there and made_here(there):

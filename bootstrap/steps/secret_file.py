@@ -1,4 +1,4 @@
-"""Secret of a local cluster in a file that only its owner can read."""
+"""Secret of a local cluster in a private file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rayside.steps.step import Report, Status, missing, ready
 
 @dataclass(frozen=True)
 class SecretFile:
-    """A secret of so many bytes, made once at random, for URLs and headers."""
+    """A random secret of `size` bytes, made once, for URLs and headers."""
 
     file: Path
     size: int
@@ -21,7 +21,7 @@ class SecretFile:
     needs: tuple[str, ...] = ("state-folder",)
 
     def text(self) -> str | None:
-        """Returns the secret; None where there is none yet."""
+        """Returns the secret; None if there is none yet."""
         try:
             return self.file.read_text()
         except FileNotFoundError:

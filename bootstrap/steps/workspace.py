@@ -1,4 +1,4 @@
-"""Installs the browser workspace of a local Ray, code-server in the cache, and runs its process."""
+"""Browser workspace of a local Ray cluster: code-server, installed in the cache, and its process."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ from rayside.system.free_port import require_port
 from rayside.system.shell import Shell
 
 SOURCE = ROOT / "image" / "workspace"
-# It opens this by default.
+# Folder that it opens by default.
 FOLDER = ROOT / "example" / "working_dir"
-# code-server is made of these: a change to another file of the folder does not make it anew.
+# Inputs of code-server's installation: a change to another file of the folder does not rebuild it.
 _INPUTS = ("install", "prune", "node.txt", "package.json", "package-lock.json", "stand-ins")
-# npm says one of these when a registry can't be reached.
+# npm's errors for an unreachable registry.
 _UNREACHABLE = ("ENOTFOUND", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "EAI_AGAIN")
-# These would have code-server take itself for a program of another editor, listen elsewhere, or let
-# others in.
+# Variables with which code-server would act as a part of another editor, listen elsewhere, or accept other
+# users.
 _UNWANTED = (
     *("VSCODE_", "CODE_SERVER_", "ELECTRON_", "NODE_OPTIONS", "PORT", "PASSWORD", "HASHED_PASSWORD"),
     *FOREIGN,
 )
 
-# What is made beside a Ray that starts leaves it the processors: the example's stop does not wait for it.
+# Builds beside a starting Ray have a low priority, so that the example's stop does not wait for them.
 _BEHIND = ("nice", "-n", "15")
 
 
 @dataclass(frozen=True)
 class WorkspaceFiles:
-    """Node and code-server, and the extensions installed, each in a folder named by what it is made of."""
+    """Node and code-server, and the extensions installed, each in a folder named by a hash of its inputs."""
 
     shell: Shell
     cache_folder: Path
@@ -70,14 +70,14 @@ class WorkspaceFiles:
 
     @cached_property
     def folder(self) -> Path:
-        """Returns code-server's folder: `bin/node`, `node_modules`, and the whole of Node in `build/node`."""
+        """Returns code-server's folder: `bin/node`, `node_modules`, and all of Node in `build/node`."""
         files = sorted(file for name in _INPUTS for file in _files(SOURCE / name))
         key = cache.key(*(file.read_text() for file in files), platform.system(), platform.machine())
         return self.cache_folder / f"code-server-{CODE_SERVER_VERSION}-{key}"
 
     @property
     def installed(self) -> Path:
-        """Returns the folder of the extensions, to copy from: code-server would write into it."""
+        """Returns the folder of the extensions, to be copied, as code-server writes into its own."""
         return self._extensions / "installed"
 
     @property
@@ -148,7 +148,7 @@ class WorkspaceFiles:
                 self.shell.run(command, env=env, on_line=report)
             except (CommandFailed, NoNetwork, BadChecksum) as error:
                 raise explained(error) from None
-            # Of Node it keeps, a second time, only what packing an extension needs: npm.
+            # The second copy of Node keeps only npm, which packing an extension needs.
             node = build / "node"
             (node / "bin" / "node").unlink()
             (node / "bin" / "node").symlink_to("../../../bin/node")
@@ -180,7 +180,7 @@ class WorkspaceFiles:
 
 @dataclass(frozen=True)
 class LocalWorkspace:
-    """code-server on this machine's loopback address: found again by its pid and its answer."""
+    """code-server on this machine's loopback address, found again by its pid and its response."""
 
     shell: Shell
     instance: Instance
@@ -191,7 +191,7 @@ class LocalWorkspace:
     name: str = "workspace"
     title: str = "browser workspace"
     needs: tuple[str, ...] = ("workspace-files", "workspace-password", "cluster-file")
-    # It answers after 0.6 s; on a machine that starts Ray besides, later.
+    # It responds after 0.6 s; later on a machine that also starts Ray.
     patience: float = 60.0
 
     @property
@@ -218,7 +218,7 @@ class LocalWorkspace:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Returns what it is started for; a workspace that was started for something else is replaced."""
+        """Returns its spec; a workspace that was started with another spec is replaced."""
         sources = ("config.yaml", "settings.json", "seed-extensions.js")
         return {
             "command": self.command(),
@@ -258,23 +258,23 @@ class LocalWorkspace:
         self.process.end(report)
 
     def command(self) -> list[str]:
-        """Returns the command, without the password, as everybody can read it."""
+        """Returns the command, without the password, as the process list is public."""
         return [
             *[*self.files.code_server, "--config", str(SOURCE / "config.yaml")],
             *["--bind-addr", f"127.0.0.1:{self.instance.ports.workspace}"],
             *["--user-data-dir", str(self._data), "--extensions-dir", str(self._data / "extensions")],
-            # Jobs run as the user here, on the user's own files: docs/adr/0012.
+            # Jobs run here as the user, on the user's own files: docs/adr/0012.
             "--disable-workspace-trust",
             *(f"--trusted-origins={origin}" for origin in trusted_origins(self.instance.ports.workspace)),
             str(FOLDER),
         ]
 
     def environment(self) -> dict[str, str]:
-        """Returns the environment of it and its terminals: `python`, `ray` and `./invokew` are the cluster's.
+        """Returns its environment and its terminals', with the cluster's `python`, `ray` and `./invokew`.
 
-        The terminals don't have the password, which code-server takes out of what it hands on. Of a password
-        code-server computes a slow hash for each request, some 0.2 s of a processor; of a SHA-256 it compares
-        the cookie with it. For a password as long and random as ours both are as safe.
+        code-server removes the password from its terminals' environment. For a plain password it computes a
+        slow hash for each request, some 0.2 s of CPU time; a SHA-256 is compared with the cookie. For a
+        password as long and random as ours both are equally safe.
         """
         password = self.password.text()
         return {
@@ -290,11 +290,11 @@ class LocalWorkspace:
         }
 
     def leftovers(self) -> list[psutil.Process]:
-        """Returns every process of this workspace that runs, whether it is recorded or not."""
+        """Returns all running processes of this workspace, recorded or not."""
         return self.process.leftovers()
 
     def _write_settings(self) -> None:
-        """Writes the user's settings, unless there are some, and those of this machine."""
+        """Writes the editor's user settings, unless they exist, and its machine settings."""
         for name in ("User", "Machine"):
             (self._data / name).mkdir(parents=True, exist_ok=True, mode=0o700)
         users = self._data / "User" / "settings.json"
@@ -317,7 +317,7 @@ def head_folder(jobs: Sequence[Job]) -> str:
 
 
 def healthz(port: int) -> str:
-    """Returns what is wrong with the answer of the workspace at `port`; empty where nothing is."""
+    """Returns the error of the workspace at `port`; empty if it is healthy."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         connection.request("GET", "/healthz")
@@ -334,7 +334,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def explained(error: CommandFailed | NoNetwork | BadChecksum) -> RaysideError:
-    """Returns the error that the output of npm means, or that of pip, with the way to do without."""
+    """Returns the error for the output of npm or pip, with a hint to do without a workspace."""
     without = f"or do without a workspace: {environment_name('workspace')}=false"
     if "EINTEGRITY" in error.message:
         return BadChecksum(

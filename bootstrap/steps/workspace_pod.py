@@ -1,7 +1,7 @@
-"""Runs the browser workspace of a RayCluster that others made, with a relay, as one pod beside it.
+"""Browser workspace of an existing RayCluster, with a relay, as one pod beside it.
 
-The pod has no rights in Kubernetes. A Secret tells it where Ray is; it reaches the dashboard by the head's
-service, and workers by the pods' network, as the relay beside a head does that Rayside makes.
+The pod has no permissions in Kubernetes. A Secret has Ray's address; the pod connects to the dashboard
+through the head's service, and to workers through the pods' network, like the relay beside our own heads.
 """
 
 from __future__ import annotations
@@ -36,32 +36,32 @@ from rayside.steps.step import Report, Status, drifted, missing, pending, ready
 from rayside.users import in_a_name
 
 MANIFEST = ROOT / "k8s" / "workspace-pod.yaml"
-# The folder that `open` shows, of the clone that the image brings.
+# Folder that `open` shows, in the image's clone.
 FOLDER = "/home/ray/rayside/example/working_dir"
-# Where the Secret is in the pod.
+# Path of the Secret in the pod.
 _PLACE = Path("/run/ray")
 _LABEL = "rayside.dev/workspace"
 _FILES = {"image": "the workspace's image", "manifest": "the manifest"}
 
 
 def new_name(user: str) -> str:
-    """Returns a name that no other pod there has, by which people see whose it is."""
+    """Returns a unique name of a pod, which shows its user."""
     return f"workspace-{in_a_name(user)}-{secrets.token_hex(3)}"
 
 
 def selector(instance: Instance) -> str:
-    """Returns the label of the pod."""
+    """Returns the pod's label selector."""
     return f"{_LABEL}={instance.workspace_pod}"
 
 
 @dataclass(frozen=True)
 class WorkspaceSecret:
-    """The Secret with what the pod is told: the password, the token, and where Ray and the relay are."""
+    """The pod's Secret: the password, the token, and the addresses of Ray and the relay."""
 
     instance: Instance
     kube: Kube
     head: ExistingRay
-    # The dashboard's port on the head.
+    # Port of the dashboard on the head.
     port: int
     password: SecretFile
     name: str = "workspace-secret"
@@ -88,7 +88,7 @@ class WorkspaceSecret:
         return removed(self.kube, self._path, f"the Secret {self.instance.workspace_pod}", report)
 
     def contents(self) -> dict[str, str]:
-        """Returns the values by their keys, which are the files' names in the pod. Raises NotRunning."""
+        """Returns the values by key, which is the file's name in the pod. Raises NotRunning."""
         token = _PLACE / "auth_token"
         ports = Ports(DASHBOARD_PORT, 10001, RELAY_PORT, WORKSPACE_PORT)
         here = Instance(
@@ -109,7 +109,7 @@ class WorkspaceSecret:
             "dashboard": self.dashboard,
             "relay": {"host": relay.host, "port": relay.port},
             "token_file": str(token),
-            # `bring-verbs` puts the folder of its clone there.
+            # `bring-verbs` replaces CLONE by the folder of its clone.
             "submit": ["CLONE/invokew", "submit"],
             "environment": {},
             "shared_files": relay.shared_files,
@@ -126,7 +126,7 @@ class WorkspaceSecret:
 
     @cached_property
     def dashboard(self) -> str:
-        """Returns the dashboard's address, as pods reach it. Raises NotRunning."""
+        """Returns the dashboard's URL for pods. Raises NotRunning."""
         cluster = self.kube.ray("rayclusters", self.instance.their_cluster) or {}
         service = str(cluster.get("status", {}).get("head", {}).get("serviceName") or "")
         if not service:
@@ -143,7 +143,7 @@ class WorkspaceSecret:
 
 @dataclass(frozen=True)
 class WorkspacePod:
-    """The pod: one container is the workspace, one the relay."""
+    """The pod, with a container for the workspace and one for the relay."""
 
     instance: Instance
     kube: Kube
@@ -154,7 +154,7 @@ class WorkspacePod:
     name: str = "workspace-pod"
     title: str = "pod of the workspace and the relay"
     needs: tuple[str, ...] = ("workspace-secret", "images")
-    # The node may have to pull a gigabyte.
+    # Timeout in seconds: the node may have to pull a gigabyte.
     patience: float = 300.0
 
     def check(self) -> Status:
@@ -178,7 +178,7 @@ class WorkspacePod:
         return removed(self.kube, self._path, f"the pod {self.instance.workspace_pod}", report)
 
     def manifest(self) -> dict[str, Any]:
-        """Returns k8s/workspace-pod.yaml with names, labels, the image, and what it is made of."""
+        """Returns k8s/workspace-pod.yaml with names, labels, the image, and its inputs as annotation."""
         document = dict(yaml_file.read(MANIFEST))
         name = self.instance.workspace_pod
         document["metadata"] = {

@@ -1,1 +1,1 @@
-"""Targets, where Ray runs: each with its steps as one list, and access to its Ray."""
+"""Targets, where Ray runs: each with a list of steps, and access to its Ray cluster."""

@@ -1,4 +1,4 @@
-"""Choice of the target: the existing cluster's, else the one in the settings.
+"""Choice of the target: the existing cluster's, else from the settings.
 
 The settings, the instance's record and the context are resolved once, to a `Plan`, before any target is made.
 """
@@ -33,12 +33,12 @@ _REASONS = {
 
 
 def choose(settings: Settings, shell: Shell, **purpose: bool) -> Target:
-    """Returns the target of the cluster of that name, or what `up` would make, as `resolve` has it."""
+    """Returns the target of the cluster of that name, or of a new one, as resolved by `resolve`."""
     return made(resolve(settings, shell, **purpose))
 
 
 def made(plan: Plan) -> Target:
-    """Returns the target of a plan. Imports the modules of that target alone."""
+    """Returns the target of a plan. Only this target's modules are imported."""
     fields: dict[str, Any] = vars(plan)
     where = plan.instance
     if where.workshop:
@@ -73,7 +73,7 @@ def made(plan: Plan) -> Target:
 
 
 def existing(settings: Settings, shell: Shell) -> Target:
-    """Returns the target of a cluster that is there. Raises NotRunning, and what `choose` raises."""
+    """Returns the target of an existing cluster. Raises NotRunning, and as `choose`."""
     target = choose(settings, shell)
     if not exists(target):
         hint = f"./invokew up{target.instance.verb_options} makes it"
@@ -86,9 +86,9 @@ def existing(settings: Settings, shell: Shell) -> Target:
 
 
 def of_name(settings: Settings, shell: Shell, name: str, **purpose: bool) -> Target:
-    """Returns the target of another cluster than the settings are for, wherever it is. Raises as `choose`."""
+    """Returns the target of another cluster than the settings', on any target. Raises as `choose`."""
     usual = Settings()
-    # Its record says where it is: what the settings name is the other's.
+    # Its location comes from its record: the settings' location is for their own cluster.
     named = [key for key in vars(usual) if key.endswith("_port") or key in (*THEIRS, "namespace", "create")]
     own = {key: getattr(usual, key) for key in named}
     return choose(replace(settings, name=name, target="auto", **own), shell, **purpose)
@@ -118,18 +118,18 @@ def _on_kubernetes(target: Target) -> OnKubernetes:
 
 
 def named(settings: Settings, shell: Shell) -> Target:
-    """Returns the target as `choose` does; of a name that was given, only what is there."""
+    """Returns the target as `choose` does; for a given name, only an existing one."""
     look = choose if settings.name == DEFAULT_NAME else existing
     return look(settings, shell)
 
 
 def exists(target: Target) -> bool:
-    """Returns whether there is anything of the cluster: its record, or what runs of it."""
+    """Returns whether the cluster has a record, or running processes."""
     return target.instance.record.exists() or target.present()
 
 
 def wait_for_engine(settings: Settings, report: Report) -> None:
-    """Waits, as long as the settings say, for the Docker engine where the choice of the target needs one."""
+    """Waits for the Docker engine if the choice of the target needs one; the timeout is in the settings."""
     recorded = instance.read(settings.state_folder / settings.name)
     asked = settings.target if recorded is None else recorded.target
     if settings.engine_wait and asked in ("auto", "kind") and not way(settings):
@@ -142,8 +142,8 @@ def wait_for_engine(settings: Settings, report: Report) -> None:
 def resolve(settings: Settings, shell: Shell, **purpose: bool) -> Plan:
     """Returns the plan for the cluster of that name, or for what `up` would make.
 
-    A cluster that was made and not removed keeps its target. For a new one `auto` is kind where a Docker
-    engine answers, else local. `purpose` has `asks` and `prepares` of the plan. Raises OtherTarget,
+    An existing cluster keeps its target. For a new one `auto` is kind if a Docker engine responds, else
+    local. `purpose` has `asks` and `prepares` of the plan. Raises OtherTarget,
     UnsafeFolder, EngineNotSupported.
     """
     require_own(settings.state_folder)
@@ -177,7 +177,7 @@ def of_instance(
     asks: bool = False,
     prepares: bool = False,
 ) -> Plan:
-    """Returns the plan for an instance, which gets its source; a place of a workshop has that of its base."""
+    """Returns the plan for an instance, with its source; a place of a workshop has its base's source."""
     if not identity.workshop:
         identity = replace(identity, source=_source(settings, identity))
     return Plan(settings, shell, identity, reason, asks=asks, prepares=prepares)
@@ -186,7 +186,7 @@ def of_instance(
 def of_record(settings: Settings, shell: Shell, recorded: Instance, reason: str, **purpose: bool) -> Plan:
     # An earlier version recorded no user.
     user = recorded.user or configured(settings, recorded.target).user
-    # Those of a place are for who looks at it.
+    # A place's ports are only for commands that connect to it.
     asks_for_none = recorded.workshop and not purpose.get("asks")
     ports = recorded.ports if asks_for_none else _ports(settings, recorded)
     identity = replace(recorded, ports=ports, user=user)
@@ -216,11 +216,11 @@ def of_new(settings: Settings, shell: Shell, **purpose: bool) -> Plan:
     from bootstrap.steps import kind_cluster
 
     try:
-        # Its folder may be gone, and the cluster not.
+        # The cluster may exist without its folder.
         source = kind_cluster.source_in_use(settings.name)
     except (EngineNotRunning, EngineNotPermitted) as error:
         if settings.target == "auto" and not is_bundled(settings):
-            if isinstance(error, EngineNotSupported):  # docker may reach it: that choice is the user's
+            if isinstance(error, EngineNotSupported):  # the program docker may reach it: the user's choice
                 raise
             return plan("local", f"auto: {error.message}")
         source = None
@@ -231,7 +231,7 @@ def of_new(settings: Settings, shell: Shell, **purpose: bool) -> Plan:
 
 
 def _only_this(settings: Settings) -> OtherTarget:
-    """Returns the error that a workspace in a pod knows the cluster that it is in, and no other."""
+    """Returns the error for another cluster: a workspace in a pod only knows its own."""
     named = f", and none {settings.name}" if settings.name != DEFAULT_NAME else ""
     return OtherTarget(
         f"this workspace is in the pod of a cluster, and can reach no other{named}",
@@ -240,14 +240,14 @@ def _only_this(settings: Settings) -> OtherTarget:
 
 
 def way(settings: Settings) -> str:
-    """Returns the setting that leads to an existing Ray cluster; empty without one."""
+    """Returns the name of the setting with an existing Ray cluster's address; empty without one."""
     return next((key for key in ("context", "ssh", "address") if getattr(settings, key)), "")
 
 
 def _in_context(settings: Settings, identity: Instance) -> Instance:
-    """Returns the identity with the RayCluster that the context leads to; with none where it is to be made.
+    """Returns the identity with the context's RayCluster; without one if it is to be created.
 
-    Its namespace is the one that the settings name, or else the context's. Raises as `heads.find`.
+    The namespace comes from the settings, or else from the context. Raises as `heads.find`.
     """
     from bootstrap.kube.kubeconfig import file_with
 
@@ -271,7 +271,7 @@ def _in_context(settings: Settings, identity: Instance) -> Instance:
 
 
 def _source(settings: Settings, identity: Instance) -> str:
-    """Returns where programs and images come from: as asked, else as the cluster was made."""
+    """Returns the name of the source: as requested, else as recorded, else the default."""
     brings_images = identity.target == "kind" or identity.created or identity.workspace_pod
     if settings.source != "auto" and brings_images:
         return settings.source
@@ -283,11 +283,11 @@ def _source(settings: Settings, identity: Instance) -> str:
 
 
 def is_bundled(settings: Settings) -> bool:
-    """Returns whether what is made anew is of a bundle, which has nothing for a Ray on this machine."""
+    """Returns whether new clusters come from a bundle, which has nothing for a local Ray cluster."""
     return settings.source in BUNDLED or (settings.source == "auto" and bool(settings.mirror))
 
 
 def _ports(settings: Settings, known: Instance) -> Ports:
-    """Returns the ports that the settings name, and for the rest those that the cluster has or can have."""
+    """Returns the ports in the settings; for others, the cluster's recorded ports, or free ones."""
     asked, usual = configured(settings, "").ports, configured(Settings(), "").ports
     return chosen_ports(replace(known, name=settings.name), settings.state_folder, asked, usual)

@@ -1,4 +1,4 @@
-"""Target `cluster` with `--create`: KubeRay's stack in a namespace of an existing Kubernetes."""
+"""Target `cluster` with `--create`: KubeRay's stack in a namespace of an existing Kubernetes cluster."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from bootstrap.targets.on_kubernetes import OnKubernetes
 from rayside.steps.state_folder import StateFolder
 from rayside.steps.step import Step
 
-# The packages for Python are a bundle's alone.
+# Only a bundle provides wheels.
 _ARTIFACTS = ("wheels", "kubectl", "kubectl-ray", "kuberay")
 
 
 @dataclass(frozen=True)
 class ClusterCreated(OnKubernetes):
-    """A RayCluster of ours in one namespace; the rest of that Kubernetes is used, and never changed."""
+    """A RayCluster of ours in one namespace; the rest of that Kubernetes cluster is never changed."""
 
     nodes_pull: bool = True
 
@@ -36,7 +36,7 @@ class ClusterCreated(OnKubernetes):
             *self._engine,
             Python(),
             self.free_ports,
-            # What can't work leaves nothing behind.
+            # Before the record: a cluster that can't be created leaves no files.
             self.preflight,
             self.disk,
             StateFolder(self.instance, needs=self.before_the_record),
@@ -70,17 +70,17 @@ class ClusterCreated(OnKubernetes):
 
     @cached_property
     def delivery(self) -> Delivery:
-        """Returns the way of the images to the nodes there."""
+        """Returns the delivery of the images to that cluster's nodes."""
         return delivery(
             *(self.settings, self.shell, self.origin, self.kube),
             ground=PullSecret.name,
-            # A node that has a login of its own needs none of ours.
+            # A node with its own login needs no Secret.
             pull_secret=self.registry_secret if self.settings.login_in_pods else "",
         )
 
     @property
     def _login(self) -> Step:
-        """Returns the step by which pods may pull from the mirror; else an earlier login goes."""
+        """Returns the step for pods' login to the mirror; without one, it removes an earlier login."""
         registry = self.origin.registry if self.images.pull_secret else ""
         return self.pull_login(registry, needs="network-policies")
 
@@ -92,7 +92,7 @@ class ClusterCreated(OnKubernetes):
     def _made_available(self) -> list[Step]:
         artifacts = filter(self.origin.gives, (*_ARTIFACTS, *self.delivery.artifacts))
         steps = self.origin.steps_for(*artifacts)
-        # The workspace's image is named by its extensions, whoever builds it; that of a bundle by its own.
+        # The workspace image's tag depends on its extensions, even if built elsewhere; not in a bundle.
         is_named = self.delivery.artifacts or self.instance.source in BUNDLED
         return [*steps] if is_named else [self.extensions, *steps]
 
@@ -106,11 +106,11 @@ class ClusterCreated(OnKubernetes):
 
     @property
     def before_the_record(self) -> tuple[str, ...]:
-        """Returns the steps that may refuse all: they leave no folder behind."""
+        """Returns the steps that may refuse the cluster, and then leave no folder."""
         return ("disk", "preflight", *self.bundle_steps)
 
     @cached_property
     def disk(self) -> Disk:
-        # Images that are built here are those of the target kind, and so are those of nodes that are here.
+        # Images for an engine on this machine need as much disk as the target kind.
         setting = "kind_min_disk_gib" if self.delivery.takes_engine else "min_disk_gib"
         return Disk(self.settings, setting, self.present, needs=("python", "ports", "preflight"))

@@ -26,7 +26,7 @@ from rayside.system import marks
 
 @dataclass(frozen=True)
 class ClusterWithWorkspace(Cluster):
-    """An existing RayCluster, with a pod of ours beside it that has the workspace and the relay."""
+    """An existing RayCluster, with our pod beside it for the workspace and the relay."""
 
     @property
     def has_workspace(self) -> bool:
@@ -89,7 +89,7 @@ class ClusterWithWorkspace(Cluster):
 
     @cached_property
     def delivery(self) -> Delivery:
-        """Returns the way of the workspace's image to the nodes there."""
+        """Returns the delivery of the workspace's image to that cluster's nodes."""
         return delivery(
             *(self.settings, self.shell, self.origin, self.kube),
             names=("workspace",),
@@ -99,12 +99,12 @@ class ClusterWithWorkspace(Cluster):
 
     @property
     def _registry_secret(self) -> str:
-        # Others may have a workspace in the same namespace.
+        # Other users may have a workspace in the same namespace.
         return f"{self.instance.workspace_pod}-registry"
 
     @property
     def _login(self) -> Step:
-        """Returns the step by which our pod may pull from the mirror; else an earlier login goes."""
+        """Returns the step for our pod's login to the mirror; without one, it removes an earlier login."""
         return PullSecret(
             *(self.instance, self.kube),
             self.origin.registry if self.delivery.images.pull_secret else "",
@@ -119,7 +119,7 @@ class ClusterWithWorkspace(Cluster):
     @property
     def _made_available(self) -> list[Step]:
         artifacts = [*filter(self.origin.gives, ("wheels", *self.delivery.artifacts))]
-        # The image is named by its extensions, whoever builds it; that of a bundle by its own.
+        # The tag of the image depends on its extensions, even if built elsewhere; a bundle's does not.
         return [*self.origin.steps_for(*artifacts)] if artifacts else [self.extensions]
 
     @property
@@ -128,14 +128,14 @@ class ClusterWithWorkspace(Cluster):
 
     @cached_property
     def disk(self) -> Disk:
-        # An image that is built here takes all that it is built from.
+        # A build here needs disk space for all its inputs.
         setting = "kind_min_disk_gib" if self.delivery.takes_engine else "min_disk_gib"
         return Disk(self.settings, setting, self.present)
 
 
 @dataclass(frozen=True)
 class PodConnection(ByContext):
-    """Connection through a context: the relay is in the target's pod, and no actor."""
+    """Connection through a context, with the relay in the target's pod instead of an actor."""
 
     target: ClusterWithWorkspace = field(kw_only=True)
 
@@ -162,14 +162,14 @@ class PodConnection(ByContext):
 
     @property
     def workspace(self) -> HeadForward:
-        """Returns the step that leads to the pod's workspace."""
+        """Returns the step of the port forward to the pod's workspace."""
         port, pod = self.instance.ports.workspace, self.target.pod.name
         return self.forward("workspace", port, lambda: WORKSPACE_PORT, "http", marks.WORKSPACE, pod)
 
 
 @dataclass(frozen=True)
 class BesideAccess(ClusterAccess):
-    """Access to that Ray; its workspace sees files of its own pod."""
+    """Access to that Ray cluster; its workspace has its own pod's files."""
 
     def open_folder(self) -> str:
         return workspace_pod.FOLDER

@@ -18,7 +18,7 @@ from rayside.steps.step import PortStep, Step
 
 @dataclass(frozen=True)
 class Cluster(OnThisMachine):
-    """An existing Ray cluster, reached by the `connection` that the instance names."""
+    """An existing Ray cluster, reached through the instance's `connection`."""
 
     shared_files: bool = False
 
@@ -63,7 +63,7 @@ class Cluster(OnThisMachine):
 
     @property
     def opens(self) -> tuple[str, ...]:
-        """Returns the ports on which the cluster listens on this machine."""
+        """Returns the names of the ports of the cluster on this machine."""
         return (*self.connection.opens, "workspace")
 
 

@@ -1,4 +1,4 @@
-"""Access to a RayCluster of ours through port forwards of this machine."""
+"""Access to our own RayCluster through port forwards on this machine."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from rayside.waiting import until
 if TYPE_CHECKING:
     from bootstrap.kube.rayjob.kubectl_ray import KubectlRay
 
-# Seconds for the forwards to lead to another pod, and for its dashboard to answer.
+# Timeout in seconds to redirect the port forwards to another pod, whose dashboard has to respond.
 _RETARGETED = 30.0
 
 
 @dataclass(frozen=True)
 class ForwardedAccess(Access):
-    """Access to the Ray of a RayCluster, and to KubeRay's jobs; a target's `access` and `kubernetes`."""
+    """Access to a RayCluster, and to KubeRay's jobs; a target's `access` and `kubernetes`."""
 
     instance: Instance
     kube: Kube
@@ -59,13 +59,13 @@ class ForwardedAccess(Access):
 
     @cached_property
     def kubectl_ray(self) -> KubectlRay:
-        """Returns the program that submits RayJobs, whose modules a command that only looks does not need."""
+        """Returns the program that submits RayJobs; its modules are imported only when needed."""
         from bootstrap.kube.rayjob.kubectl_ray import KubectlRay
 
         return KubectlRay(self.shell, self.kube, self.program, self.rays_programs)
 
     def urls(self) -> dict[str, str | None]:
-        # A place of a workshop has no ports before somebody looks.
+        # A place of a workshop has no ports before somebody connects to it.
         urls = {port.name: port.url if port.local else None for port in self.forwards.ports}
         return {name: urls[name] for name in ("workspace", "dashboard", "relay")}
 
@@ -73,7 +73,7 @@ class ForwardedAccess(Access):
         return KubeRayToken(self.instance, self.kube).dashboard()
 
     def submit(self, job: Submission, submission_id: str) -> None:
-        """Submits to the standing cluster, by a RayJob of that name. Raises as KubectlRay.submit."""
+        """Submits to the standing cluster, as a RayJob of that name. Raises as KubectlRay.submit."""
         from bootstrap.kube.rayjob.document import for_standing_cluster
 
         rayjob = for_standing_cluster(submission_id, self.instance)
@@ -103,10 +103,10 @@ class ForwardedAccess(Access):
         report: Report,
         before: Callable[[], None],
     ) -> tuple[Dashboard, str]:
-        """Submits a user's own RayJob; returns the dashboard, and the name, of the cluster that it runs on.
+        """Submits a user's own RayJob; returns its cluster's dashboard and name.
 
-        `before` is called when nothing speaks against making what the RayJob needs.
-        If it makes its own cluster, the addresses of the target lead there from then on.
+        `before` creates objects that the RayJob needs; it is called after all checks.
+        If the RayJob makes its own cluster, the target's port forwards lead there from then on.
         """
         from bootstrap.kube.rayjob.document import CLUSTER_LABEL, own_head_selector, with_workspace_secret
         from bootstrap.steps.package_index import rayjob_with_it
@@ -124,27 +124,27 @@ class ForwardedAccess(Access):
                 )
             submit(rayjob, url=self._url, token_file=self.instance.token_file)
         else:
-            # It has a file of its own: if this fails, the token of the standing cluster is still there.
+            # A separate file: if this fails, the standing cluster's token is unchanged.
             token = self.instance.folder / "rayjob-token"
             rayjob = with_workspace_secret(rayjob, self.instance.workspace_secret)
             rayjob = rayjob_with_it(rayjob, self.kube, self.instance)
             with self.forwarded(own_head_selector(name), DASHBOARD_PORT) as port:
                 submit(rayjob, url=f"http://127.0.0.1:{port}", token_file=token)
             token.replace(self.instance.token_file)
-            # The cluster may have gone already, with the end of its job.
+            # The cluster may be gone already, after its job's end.
             with contextlib.suppress(NotRunning):
                 self._retarget(own_head_selector(name))
         created = self.kube.ray("rayjobs", name) or {}
         return self.dashboard(), created.get("status", {}).get("rayClusterName", "")
 
     def forwarded(self, selector: str, port: int) -> AbstractContextManager[int]:
-        """Yields a free port of this machine that leads, meanwhile, to that of the pod with these labels."""
+        """Forwards a free port of this machine to a port of the pod with these labels, and yields it."""
         return forwarded(to_pod(self.kube, self.context.kubectl, selector), port)
 
     def lead_to(self, ray_cluster: str) -> None:
-        """Leads the addresses of the target to a RayCluster of its namespace that asks for a token.
+        """Redirects the target's port forwards to a RayCluster of its namespace that requires a token.
 
-        `up` leads them back. Raises NotRunning.
+        `up` redirects them back. Raises NotRunning.
         """
         token = self.kube.secret(ray_cluster, "auth_token")
         if token is None:
@@ -160,7 +160,7 @@ class ForwardedAccess(Access):
         def refusal() -> RaysideError | None:
             try:
                 self.require()
-            except NotRunning as error:  # The earlier head still answers, and refuses this token.
+            except NotRunning as error:  # The earlier head still responds, and refuses this token.
                 return error
             return None
 
@@ -182,7 +182,7 @@ class ForwardedAccess(Access):
         self.context.use()
 
     def kubectl(self, *arguments: str) -> list[str]:
-        """Returns the command that runs kubectl with these arguments, in the cluster's namespace."""
+        """Returns kubectl's command with these arguments, in the cluster's namespace."""
         program = str(self.context.kubectl)
         return [program, *self.kube.options, "--namespace", self.kube.namespace, *arguments]
 

@@ -27,16 +27,16 @@ from rayside.steps.step import Step
 if TYPE_CHECKING:
     from bootstrap.steps.registry_in_nodes import StandIn
 
-# It is the engine's own default; if the engine is another machine's, the nearest folder of ours counts.
+# The engine's default folder; for an engine on another machine, the nearest existing folder here counts.
 _ENGINES_FOLDER = Path("/var/lib/docker")
-# A kind cluster is made of these; `kubernetes` is only where the node lacks Kubernetes' own images.
+# Artifacts of a kind cluster; `kubernetes` only if the node lacks Kubernetes' own images.
 _ARTIFACTS = ("wheels", "kind", "kubectl", "kubectl-ray", "kuberay", "node", "kubernetes")
 _IMAGES = ("ray", "workspace", "operator")
 
 
 @dataclass(frozen=True)
 class Kind(OnKubernetes):
-    """One node in a container, and all of Ray in it."""
+    """A kind cluster with one node, in a container, with all of Ray in it."""
 
     def steps(self) -> list[Step]:
         return [
@@ -55,7 +55,7 @@ class Kind(OnKubernetes):
         ]
 
     def cacheable(self, *, engine: bool) -> list[Step]:
-        # What needs no engine is programs alone, which take less memory than images.
+        # Without an engine there are only programs, which need less memory than images.
         setting = self.memory.setting if engine else "min_memory_gib"
         memory = replace(self.memory, setting=setting, needs=())
         return [
@@ -70,7 +70,7 @@ class Kind(OnKubernetes):
         from bootstrap.steps.debian_program import program
         from bootstrap.steps.inotify import Inotify
 
-        # The cluster's disk may run full while it is up.
+        # The cluster's disk may fill up while it runs.
         return [
             System(),
             Python(),
@@ -91,7 +91,7 @@ class Kind(OnKubernetes):
     def images(self) -> Images:
         return self.origin.images
 
-    # --- the steps that lead to others ---------------------------------------------------
+    # --- steps that other steps are built from -------------------------------------------
 
     @cached_property
     def _baked(self) -> NodeImage | None:
@@ -100,7 +100,7 @@ class Kind(OnKubernetes):
 
     @property
     def _made_available(self) -> list[Step]:
-        # The node may get them without the engine.
+        # With archives, the node gets the images without the engine.
         names = _ARTIFACTS if self.origin.archives else (*_ARTIFACTS, *_IMAGES)
         steps: list[Step] = [*self.origin.steps_for(*filter(self.origin.gives, names))]
         return [*steps, self._baked] if self._baked else steps
@@ -129,7 +129,7 @@ class Kind(OnKubernetes):
 
     @property
     def registries(self) -> list[Step]:
-        """Returns the steps by which pods of others may pull, from the mirror and by names of public ones."""
+        """Returns the steps that let users' pods pull from the mirror, and by names of public registries."""
         if not (self.settings.registry_mirrors or self.instance.source == "mirror"):
             return []
         from bootstrap.registry.address import ca_file, parse
@@ -143,14 +143,14 @@ class Kind(OnKubernetes):
             # Nodes can't reach this machine's loopback address.
             if not address.is_loopback:
                 trusted = ca_file(self.settings, address)
-                # Who stands in for the mirror itself is asked in its place.
+                # A mirror of this registry itself is asked instead.
                 known += [Trusted(address, trusted)] if trusted and address.host not in stood_for else []
                 steps.append(self.pull_login(self.settings.mirror, needs="kubeconfig", cluster_goes=True))
         return [NodeRegistries(self.instance.name, known), *steps] if known else steps
 
     @property
     def _stand_ins(self) -> list[StandIn]:
-        """Raises InvalidSetting where one of registry_mirrors is not to be reached by nodes."""
+        """Raises InvalidSetting if nodes can't reach one of registry_mirrors."""
         from bootstrap.registry.address import ca_file, parse
         from bootstrap.registry.login import login_for
         from bootstrap.steps.registry_in_nodes import StandIn
@@ -175,7 +175,7 @@ class Kind(OnKubernetes):
     def _room(self) -> list[Step]:
         return [Python(), self.memory, self.free_ports, self.disk]
 
-    # These two come after the engine, which knows whether the cluster itself has the memory and the ports.
+    # These two come after the engine, which knows whether the cluster itself uses the memory and the ports.
 
     @cached_property
     def memory(self) -> Memory:
@@ -193,7 +193,7 @@ class Kind(OnKubernetes):
 
     @property
     def too_small(self) -> str:
-        """Returns the advice for a codespace that is too small; empty anywhere else."""
+        """Returns the hint for a codespace that is too small; empty anywhere else."""
         memory, disk = self.settings.min_memory_gib, self.settings.min_disk_gib
         local = f"./invokew up --target local, which needs {memory:g} GiB of memory and {disk:g} GiB of disk"
         return f"{larger}, or {local}" if (larger := larger_machine()) else ""

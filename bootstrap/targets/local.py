@@ -21,7 +21,7 @@ class Local(OnThisMachine):
     brings_example: bool = True
 
     def __post_init__(self) -> None:
-        """Refuses a Ray, too, whose folder may be another user's. Raises UnsafeFolder."""
+        """Also refuses a Ray folder that may belong to another user. Raises UnsafeFolder."""
         super().__post_init__()
         _ = self.instance.ray_folder
 
@@ -38,7 +38,7 @@ class Local(OnThisMachine):
         ]
 
     def machine(self) -> list[Step]:
-        # Ray's disk may run full while it is up.
+        # Ray's disk may fill up while it runs.
         return [
             System(),
             Python(),

@@ -1,4 +1,4 @@
-"""Base class of targets that make a RayCluster, with the workspace and the relay beside its head."""
+"""Base class of targets that create a RayCluster, with the workspace and the relay beside its head."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from bootstrap.kube.contents import Kind
     from bootstrap.steps.pull_secret import PullSecret
 
-# A node may take so many seconds to pull some gigabytes, by the network of a room at worst.
+# Timeout in seconds for a node to pull some gigabytes, at worst through the network of a classroom.
 _PULLING = 1800.0
 
 
 @dataclass(frozen=True)
 class OnKubernetes(Target):
-    """Makes KubeRay's stack where `kube` leads, from the images and tools of a source."""
+    """Creates KubeRay's stack in the cluster of `kube`, from the images and tools of a source."""
 
     brings_example: bool = True
-    # Nodes have the images from a mirror, where they reach one; else they are put into them.
+    # Whether nodes pull the images from a mirror that they reach; else images are loaded into them.
     nodes_pull: bool = False
 
     @cached_property
@@ -58,7 +58,7 @@ class OnKubernetes(Target):
     @property
     @abstractmethod
     def images(self) -> Images:
-        """Returns the images by the names by which pods have them."""
+        """Returns the images' references for pods."""
 
     @cached_property
     def access(self) -> ForwardedAccess:
@@ -74,7 +74,7 @@ class OnKubernetes(Target):
 
     @cached_property
     def operator_namespace(self) -> str:
-        """Returns the namespace of the operator that serves it; empty where it can't be seen."""
+        """Returns the namespace of its KubeRay operator; empty if there is none, or it can't be seen."""
         try:
             present = operator.installed(self.kube)
         except Forbidden:
@@ -83,12 +83,12 @@ class OnKubernetes(Target):
 
     @cached_property
     def kinds(self) -> Sequence[Kind]:
-        """Returns the kinds of what namespaces hold; asked once for all places that one command removes."""
+        """Returns the kinds of objects in namespaces; requested once for all places of a command."""
         from bootstrap.kube.contents import kinds
 
         return kinds(self.kube)
 
-    # --- the steps that lead to others ---------------------------------------------------
+    # --- steps that other steps are built from -------------------------------------------
 
     @cached_property
     def origin(self) -> Source:
@@ -104,7 +104,7 @@ class OnKubernetes(Target):
 
     @cached_property
     def cluster_file(self) -> ClusterFile:
-        """Returns the file for this machine's editors, which don't see the workers' files."""
+        """Returns the file for this machine's editors, which don't share the workers' files."""
         return self.file_for_editors(shared_files=False)
 
     @cached_property
@@ -113,7 +113,7 @@ class OnKubernetes(Target):
 
     @property
     def wheels(self) -> Path | None:
-        # Others need not be looked at for that: they hash all that images are made of.
+        # Other sources are not needed for this, and would hash all inputs of images.
         return self.origin.wheels if self.instance.source in BUNDLED else None
 
     @cached_property
@@ -136,7 +136,7 @@ class OnKubernetes(Target):
         return f"{self.instance.name}-registry"
 
     def pull_login(self, registry: str, *, needs: str, cluster_goes: bool = False) -> PullSecret:
-        """Returns the step that has a Secret with the login of a registry, HOST/PATH."""
+        """Returns the step for a Secret with the login to a registry, HOST/PATH."""
         from bootstrap.steps.pull_secret import PullSecret
 
         return PullSecret(
@@ -158,14 +158,14 @@ class OnKubernetes(Target):
     def stack(
         self, manifest: OperatorManifest, *, cluster_goes: bool, ground: str = "kubeconfig"
     ) -> list[Step]:
-        """Returns the steps from KubeRay's manifests to the forwards; the head has relay and workspace.
+        """Returns the steps from KubeRay's manifests to the port forwards; the head has relay and workspace.
 
-        They need steps named `images` and `ground`, and those that bring kubectl and KubeRay's kustomization.
+        They need steps named `images` and `ground`, and steps for kubectl and KubeRay's kustomization.
 
         Args:
-            manifest: KubeRay's manifests, which name the operator's image.
-            cluster_goes: `down` removes Kubernetes itself, in less time than one of these takes to be undone.
-            ground: names the step after which objects can be made in the namespace.
+            manifest: KubeRay's manifests, with the operator's image.
+            cluster_goes: `down` removes Kubernetes itself, faster than it could undo one of these steps.
+            ground: name of the step after which objects can be made in the namespace.
         """
         settings, made = self.settings, (self.instance, self.kube)
         index = (settings.package_index, trusted(settings), settings.package_proxy)

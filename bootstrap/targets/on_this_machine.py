@@ -24,22 +24,22 @@ from rayside.steps.step import PortStep, Step
 
 @dataclass(frozen=True)
 class OnThisMachine(Target):
-    """Makes the relay and the workspace for the Ray of `head`, which is the target's to give.
+    """Runs the relay and the workspace for the Ray cluster of `head`, which the subclass provides.
 
-    `shared_files` says whether editors of this machine see the workers' own files.
+    `shared_files`: whether this machine's editors see the workers' own files.
     """
 
     shared_files: bool = True
 
     @property
     def opens(self) -> tuple[str, ...]:
-        """Returns the ports on which the cluster listens on this machine."""
+        """Returns the names of the cluster's ports on this machine."""
         return ("dashboard", "ray_client", "relay", "workspace")
 
     @property
     @abstractmethod
     def head(self) -> RayBeside:
-        """Returns the Ray that they are for."""
+        """Returns the Ray cluster of relay and workspace."""
 
     def cacheable(self, *, engine: bool) -> list[Step]:
         files: list[Step] = [self.extensions, self.workspace_files] if self.has_workspace else []
@@ -48,7 +48,7 @@ class OnThisMachine(Target):
     def present(self) -> bool:
         return self.relay.present() or self.workspace.present()
 
-    # --- the steps that lead to others ---------------------------------------------------
+    # --- steps that other steps are built from -------------------------------------------
 
     @cached_property
     def cluster_file(self) -> ClusterFile:
@@ -56,7 +56,7 @@ class OnThisMachine(Target):
 
     @property
     def relay(self) -> PortStep:
-        """Returns the step behind which editors find the relay."""
+        """Returns the step after which editors can connect to the relay."""
         masked = self.masking
         return LocalRelay(self.shell, self.instance, self.head, masked, self.shared_files)
 
@@ -114,7 +114,7 @@ class OnThisMachine(Target):
 
 @dataclass(frozen=True)
 class AccessFromHere(Access):
-    """Access to the Ray of such a target, at the address of its dashboard."""
+    """Access to such a target's Ray cluster, at its dashboard's URL."""
 
     target: OnThisMachine
 

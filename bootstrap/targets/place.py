@@ -1,4 +1,4 @@
-"""Target `cluster` as an attendee's place: a RayCluster beside the teacher's, in a namespace with bounds."""
+"""Target `cluster` as an attendee's place: a RayCluster beside the teacher's, in a namespace with limits."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from rayside.steps.state_folder import StateFolder
 from rayside.steps.step import Step
 from rayside.system.shell import Shell
 
-# One operator looks after all places: that of the cluster beside which they are.
+# Steps of the teacher's cluster, whose operator serves all places.
 _SHARED = ("operator-manifest", "custom-resources", "kuberay")
-# Nothing of a place listens on the teacher's machine, unless somebody wants to look: `up --name PLACE`.
+# A place has no ports on the teacher's machine, except after `up --name PLACE`.
 _NO_PORTS = Ports(0, 0, 0, 0)
 
 
 def instance_of(base: Instance, kube: Kube, settings: Settings, name: str) -> Instance:
-    """Returns the instance of a place of that name beside a cluster; with the ports of its record.
+    """Returns the instance of a place of that name beside a cluster, with its recorded ports.
 
-    Raises InvalidArgument where its name is too long, NotOurs where another cluster has it.
+    Raises InvalidArgument if its name is too long, NotOurs if another cluster has it.
     """
     full = f"{base.name}-{name}"
     if len(full) > LONGEST_NAME:
@@ -60,10 +60,10 @@ def instance_of(base: Instance, kube: Kube, settings: Settings, name: str) -> In
 
 @dataclass(frozen=True)
 class Place(ClusterCreated):
-    """A place; its images and its operator are those of `base`, the cluster beside which it is."""
+    """A place, with the images and the operator of `base`, the cluster beside which it is."""
 
     base: OnKubernetes | None = field(default=None, repr=False)
-    # It would hold an attendee's worker.
+    # The example would occupy an attendee's worker.
     brings_example: bool = False
 
     @classmethod
@@ -77,20 +77,20 @@ class Place(ClusterCreated):
             StateFolder(self.instance, needs=()),
             Namespace(self.instance, self.kube, needs=("state-folder",), kinds=lambda: self._base.kinds),
             self.bounds,
-            # Its pods may pull from the registry that has the images.
+            # Login of its pods to the images' registry.
             *([self.pull_login(self.origin.registry, needs="namespace")] if self.images.pull_secret else []),
             *self._stack,
         ]
 
     @property
     def hosted_steps(self) -> list[Step]:
-        """Returns the steps without the forwards, which are for a teacher who looks: `up --name PLACE`."""
+        """Returns the steps, without the port forwards unless `up --name PLACE` has set its ports."""
         forwards = [self.forwards.name] if not any(vars(self.instance.ports).values()) else []
         return [each for each in self.steps() if each.name not in forwards]
 
     @property
     def address(self) -> str:
-        """Returns the address of the workspace, as pods of other namespaces reach it."""
+        """Returns the workspace's URL for pods of other namespaces."""
         return self.bounds.workspace
 
     @cached_property

@@ -1,7 +1,6 @@
-"""Target `pod`: the cluster that a workspace on Kubernetes is in, as the verbs reach it from inside.
+"""Target `pod`: the cluster of a workspace on Kubernetes, for verbs that run in the workspace.
 
-`image/workspace/bring-verbs` writes its record. Another machine made the cluster, and `up` and `down` are
-for there.
+`image/workspace/bring-verbs` writes its record. Another machine made the cluster, and runs `up` and `down`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from rayside.system.shell import Shell
 
 @dataclass(frozen=True)
 class PodsRay:
-    """The Ray that this pod is for: a `RayBeside`, and a step that is ready or can't be made so here."""
+    """The Ray cluster of this pod: a `RayBeside`, and a step that can only be checked here."""
 
     instance: Instance
     name: str = "ray"
@@ -34,7 +33,7 @@ class PodsRay:
 
     @property
     def asks_for_token(self) -> bool:
-        # The entrypoint sets Ray's own variable, for every terminal.
+        # The entrypoint sets Ray's own variable for all terminals.
         return os.environ.get("RAY_AUTH_MODE", "token") == "token"
 
     @property
@@ -54,7 +53,7 @@ class PodsRay:
         return {"address": self.url}
 
     def dashboard(self) -> Dashboard:
-        """Returns a client of its dashboard. Raises NotRunning where no cluster is beside this workspace."""
+        """Returns a client of its dashboard. Raises NotRunning if no cluster is beside this workspace."""
         try:
             token = self.token.read_text().strip()
         except OSError:
@@ -100,7 +99,7 @@ class Pod(Target):
 
 @dataclass(frozen=True)
 class PodAccess(Access):
-    """Access to the Ray of this pod, by the addresses that all its containers share."""
+    """Access to this pod's Ray cluster, at addresses that all its containers share."""
 
     shell: Shell
     head: PodsRay
@@ -125,7 +124,7 @@ class PodAccess(Access):
         return self.head.dashboard()
 
     def completed(self, job: jobs.Submission) -> jobs.Submission:
-        """Returns the job; on an existing Ray cluster with its user and the debugger."""
+        """Returns the job; for an existing Ray cluster, with its user and the debugger."""
         user = self.head.instance.user
         job = replace(job, user=user)
         if not user or not job.debug:
@@ -134,7 +133,7 @@ class PodAccess(Access):
 
     @property
     def _packages(self) -> tuple[str, ...]:
-        """Returns those of the debugger's packages that the workspace's own Ray has."""
+        """Returns the paths of the debugger's packages in the workspace's own Ray environment."""
         find = (
             "from importlib.util import find_spec\n"
             "for package in map(find_spec, ('bytecode', 'debugpy')):\n"

@@ -1,4 +1,4 @@
-"""What can be prepared, bundled or removed, whichever cluster is there."""
+"""Targets of `prepare`, `bundle`, `doctor` and `down`, which also work without a cluster."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def for_machine(settings: Settings, shell: Shell, **purpose: bool) -> Target:
-    """Returns the target as `choose` does, or the one that is asked for, where the cluster is on another.
+    """Returns the target as `choose` does; if the cluster is on another, the requested target.
 
-    What a machine lacks, and what can be cached, has nothing to do with the cluster that is there.
+    Checks of the machine, and the cache, do not depend on the existing cluster.
     """
     try:
         return choose(settings, shell, **purpose)
@@ -33,12 +33,12 @@ def for_machine(settings: Settings, shell: Shell, **purpose: bool) -> Target:
 
 
 def removable(settings: Settings, shell: Shell) -> list[Target]:
-    """Returns each target that may have something of the cluster of that name to remove."""
+    """Returns each target that may have parts of the cluster of that name to remove."""
     require_own(settings.state_folder)
-    # What its pods were told goes whatever the settings say now.
+    # Pods' package settings are removed whatever the current settings.
     settings = replace(settings, package_index="", package_index_ca="", package_proxy="")
     settings = replace(settings, registry_mirrors="", registry_ca="")
-    # It goes without its bundle, which may be another by now, or gone.
+    # The removal does not need the bundle, which may be another by now, or gone.
     settings = replace(settings, bundle="", mirror="")
     if settings.source in BUNDLED:
         settings = replace(settings, source="auto")
@@ -52,9 +52,9 @@ def removable(settings: Settings, shell: Shell) -> list[Target]:
 
             if not (recorded.location / RECORD).exists():
                 recorded = replace(recorded, source="packages")
-        # It goes from where it is, whatever target the settings name by now.
+        # It is removed from its recorded target, whatever the settings' target.
         return [made(of_record(settings, shell, recorded, "it was made so"))]
-    # What is left of a cluster without its record may be on any target.
+    # The rest of a cluster without a record may be on any target.
     names = [name for name in TARGETS if name != "auto" and settings.target in ("auto", name)]
     unknown = [replace(configured(settings, name), source="packages") for name in names]
     targets = [made(of_instance(settings, shell, identity, "it has no record")) for identity in unknown]
@@ -62,7 +62,7 @@ def removable(settings: Settings, shell: Shell) -> list[Target]:
 
 
 def asks_mirror(settings: Settings) -> bool:
-    """Returns whether the choice of the target asks a registry for a bundle."""
+    """Returns whether the choice of the target requests a bundle from a registry."""
     if not settings.mirror or settings.bundle or settings.source not in ("auto", "mirror"):
         return False
     if settings.target == "local" or settings.address or settings.ssh:
@@ -73,13 +73,13 @@ def asks_mirror(settings: Settings) -> bool:
 
 
 def preparation(settings: Settings, shell: Shell) -> tuple[Target, list[Step], list[Step]]:
-    """Returns what can be made ready ahead, and what can't for want of a Docker engine.
+    """Returns the steps that can be prepared, and the steps that need a missing Docker engine.
 
-    Without an engine the steps are kind's nevertheless, for an engine may come later, and those that `local`
-    needs, unless kind was asked for.
+    Without an engine these are still kind's steps, as an engine may come later, and also `local`'s steps,
+    unless kind was requested.
 
     Returns:
-        The target; its steps; the steps that are left out.
+        The target; its steps; the omitted steps.
     """
     purpose = {"asks": True, "prepares": True}
     chosen = for_machine(settings, shell, **purpose)
@@ -98,9 +98,9 @@ def preparation(settings: Settings, shell: Shell) -> tuple[Target, list[Step], l
 
 
 def to_bundle(settings: Settings, shell: Shell, architecture: str = "") -> Kind:
-    """Returns the target that a bundle is made of: its images and programs.
+    """Returns the target whose images and programs go into a bundle.
 
-    `architecture`: of the machine that it is for; default: this one's. Raises InvalidSetting, UnsafeFolder.
+    `architecture`: of the bundle's machine; default: this machine's. Raises InvalidSetting, UnsafeFolder.
     """
     from bootstrap.targets.kind import Kind
 

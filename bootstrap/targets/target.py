@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """One instance, where the settings and its record have it.
+    """One instance, resolved from the settings and its record.
 
     Attributes:
-        instance: the cluster that is meant, with its target, source and ports.
-        reason: why it is this target, for people.
-        asks: whether a gallery may be asked for the workspace's extensions.
-        prepares: whether that is for a cluster to come.
-        architecture: of the machine that the cluster is to come to; default: this one's.
+        instance: the cluster, with its target, source and ports.
+        reason: why this target was chosen, as text.
+        asks: whether to request the workspace's extensions from a gallery.
+        prepares: whether it is for a future cluster.
+        architecture: of the future cluster's machine; default: this machine's.
     """
 
     settings: Settings
@@ -49,22 +49,22 @@ class Plan:
 
 
 class Access(access.Access):
-    """Access to the Ray of a target, and to its workspace, once its steps are ready."""
+    """Access to a target's Ray cluster and workspace, once its steps are ready."""
 
     # The steps after which jobs can be submitted.
     needs: ClassVar[tuple[str, ...]] = ("ray",)
 
     @abstractmethod
     def urls(self) -> dict[str, str | None]:
-        """Returns the addresses of `workspace`, `dashboard` and `relay`; None for what it does without."""
+        """Returns the URLs of `workspace`, `dashboard` and `relay`; None for a missing one."""
 
     @property
     def asks_for_token(self) -> bool:
-        """Returns whether Ray asks for the token in the instance's file; the relay always does."""
+        """Returns whether Ray requires the token in the instance's file; the relay always does."""
         return True
 
     def workspace_password(self) -> str | None:
-        """Returns the workspace's password; None where there is none."""
+        """Returns the workspace's password; None if there is none."""
         return None
 
     @abstractmethod
@@ -74,7 +74,7 @@ class Access(access.Access):
 
 @dataclass(frozen=True)
 class Target(Plan, ABC):
-    """The plan of one instance, on one kind of place where Ray runs: lists its steps.
+    """The plan of one instance on one kind of infrastructure, with its steps.
 
     `brings_example`: `up` submits the example, but not to an existing Ray cluster.
     """
@@ -82,57 +82,57 @@ class Target(Plan, ABC):
     brings_example: bool = False
 
     def __post_init__(self) -> None:
-        """Refuses a cluster whose folder may be another user's. Raises UnsafeFolder."""
+        """Refuses a cluster whose folder may belong to another user. Raises UnsafeFolder."""
         _ = self.instance.folder
 
     @property
     @abstractmethod
     def access(self) -> Access:
-        """Returns the access to its Ray."""
+        """Returns the access to its Ray cluster."""
 
     @property
     def kubernetes(self) -> ForwardedAccess | None:
-        """Returns what only a target on Kubernetes can do; None where it has none."""
+        """Returns the access for operations on Kubernetes; None on other targets."""
         return None
 
     @property
     def wheels(self) -> Path | None:
-        """Returns the folder with the packages for Python that it needs; None where they are the index's."""
+        """Returns the folder of all Python packages that it needs; None if they come from the index."""
         return None
 
     @abstractmethod
     def steps(self) -> list[Step]:
-        """Returns the steps that make the cluster, in the order in which people read them."""
+        """Returns the steps that make the cluster, in the order in which they are shown."""
 
     @abstractmethod
     def cacheable(self, *, engine: bool) -> list[Step]:
-        """Returns the steps that can be made ready ahead without starting anything.
+        """Returns the steps that can be prepared without starting anything.
 
-        `engine` says whether a Docker engine answers; what needs one is among the steps all the same.
+        `engine`: whether a Docker engine responds; steps that need one are included in any case.
         """
 
     @abstractmethod
     def machine(self) -> list[Step]:
-        """Returns the steps of this machine that `doctor` lists, and with `--fix` makes ready."""
+        """Returns the steps of this machine that `doctor` checks, and repairs with `--fix`."""
 
     @abstractmethod
     def present(self) -> bool:
-        """Returns whether anything of the cluster is there: then it holds its ports, and its memory."""
+        """Returns whether a part of the cluster runs: then it holds ports and memory."""
 
     @property
     def ports(self) -> dict[str, int]:
-        """Returns the ports that have to be free for the cluster, by their settings."""
+        """Returns the ports that have to be free for the cluster, by setting."""
         return {}
 
-    # --- what targets have in common -----------------------------------------------------
+    # --- common parts of targets ---------------------------------------------------------
 
     def file_for_editors(self, *, shared_files: bool) -> ClusterFile:
-        """Returns the step that writes the file by which editors find the cluster.
+        """Returns the step that writes the cluster file, from which editors get its addresses.
 
-        Of the settings, those that make the cluster are not in it: an `up` that refuses to change the
-        cluster must not change what is said of it.
+        The file has no settings that define the cluster: an `up` that refuses to change the cluster must not
+        change its description.
         """
-        # The record has the ports. Named here, they would be taken for those of another cluster, too.
+        # Without ports, which are in the record: commands for another cluster would use them, too.
         own = Settings(
             name=self.instance.name,
             target=self.instance.target,
@@ -159,15 +159,15 @@ class Target(Plan, ABC):
 
     @property
     def bundle_steps(self) -> tuple[str, ...]:
-        """Returns the step that may refuse a bundle, where everything comes out of one."""
+        """Returns the step that may refuse a bundle, if the source is one."""
         return ("bundle",) if self.instance.source in BUNDLED else ()
 
     def origin_with(self, extensions: Callable[[], Extensions], *, nodes_pull: bool) -> Source:
-        """Returns the source of images and tools; `extensions` gives those of the workspace that is built.
+        """Returns the source of images and tools; `extensions` returns the workspace image's extensions.
 
-        What was bundled has its own, and no gallery is asked. `nodes_pull`: nodes have images from a mirror.
+        A bundle contains its own, and no gallery is asked. `nodes_pull`: nodes pull images from a mirror.
         """
-        # Only the source that it has is imported.
+        # Only the needed source is imported.
         if self.instance.source in BUNDLED:
             from bootstrap.sources.bundle_origin import RECORD
             from bootstrap.sources.bundled import bundled
@@ -183,9 +183,9 @@ class Target(Plan, ABC):
         return chosen(self.instance.source, self.settings, extensions(), self.shell, self.architecture)
 
     def extensions_for(self, platform: str = "") -> Extensions:
-        """Returns the step that brings the workspace's extensions.
+        """Returns the step that provides the workspace's extensions.
 
-        `platform`: VS Code's name for it, as in linux-x64; default: that of the workspace's image.
+        `platform`: VS Code's name, as in linux-x64; default: the workspace image's.
         """
         record = None if self.prepares else self.instance.folder / "extensions.json"
         which = variant(self.settings, ask=self.asks, record=record, platform=platform)

@@ -1,1 +1,1 @@
-"""Verbs of `tasks.py`: each carries out a plan, and prints its result."""
+"""Verbs of `tasks.py`: each executes a plan, and prints its result."""

@@ -1,4 +1,4 @@
-"""Verb `bundle`: makes the file that `up --bundle` takes everything from, or shows what is in one."""
+"""Verb `bundle`: writes a bundle file for `up --bundle`, or shows a bundle's contents."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ Sign = Callable[[Manifest], bytes]
 
 @dataclass(frozen=True)
 class Asked:
-    """What kind of bundle is asked for.
+    """Requested kind of bundle.
 
     Attributes:
         platform: one of `PLATFORMS`; default: this machine's.
-        python: versions, with commas between; default: this Python's.
-        signer: the file of a secret key; default: it is not signed.
+        python: comma-separated versions; default: this Python's.
+        signer: file of a secret key; default: unsigned.
     """
 
     platform: str = ""
@@ -48,9 +48,9 @@ class Asked:
 
 
 def make(settings: Settings, console: Console, file: Path, asked: Asked, key: str = "") -> None:
-    """Makes a bundle, and says how it is used; a public `key` is refused. Raises InvalidArgument, BadBundle.
+    """Writes a bundle, and prints its usage; a public `key` is refused. Raises InvalidArgument, BadBundle.
 
-    The setting `bundle_key` says nothing here: it is for what others have made.
+    The setting `bundle_key` is ignored: it is for existing bundles.
     """
     if key:
         raise InvalidArgument(
@@ -69,7 +69,7 @@ def make(settings: Settings, console: Console, file: Path, asked: Asked, key: st
 
 
 def written(settings: Settings, console: Console, file: Path, asked: Asked) -> Manifest:
-    """Writes a bundle of what the target kind needs. Raises InvalidArgument, BadBundle."""
+    """Writes a bundle with everything for the target kind. Raises InvalidArgument, BadBundle."""
     platform = asked.platform
     require_linux()
     architecture = architecture_of(platform) if platform else ""
@@ -84,12 +84,12 @@ def written(settings: Settings, console: Console, file: Path, asked: Asked) -> M
                 f"the Docker engine makes images for another machine than this, {this_platform()}",
                 hint=f"say what the bundle is for, as in --platform {this_platform()}",
             )
-        # Images are emulated there, or this machine's programs are compiled for it.
+        # Images are built with emulation there, or this machine's programs are compiled for it.
         architecture = platform.removeprefix("linux/")
     target = preparation.to_bundle(settings, shell, architecture)
     emulation = _emulation(target.origin.name, architecture)
     source, folder = target.origin, settings.cache_folder
-    # The node's own images alone are baked into it: the others are in the bundle once, for all uses.
+    # Only Kubernetes' own images are baked into the node: others are in the bundle once, for all uses.
     node = baked(shell, folder, source, architecture=architecture)
     images = {name: source.resolve(name).reference for name in IMAGES}
     names = [*PROGRAMS, *IMAGES, *(["kubernetes"] if node else [])]
@@ -120,7 +120,7 @@ def require_linux() -> None:
 
 
 def _is_engine_like_this_machine() -> bool:
-    """Returns whether the engine, where one answers, makes images for this machine as it is."""
+    """Returns whether the engine builds images for this machine's platform; also True without an engine."""
     if not docker_engine.answers():
         return True
     with docker_engine.connected() as client:
@@ -130,7 +130,7 @@ def _is_engine_like_this_machine() -> bool:
 def _emulation(source: str, architecture: str) -> list[Emulation]:
     if not architecture or f"linux/{architecture}" == this_platform():
         return []
-    # Source `packages` unpacks Debian here. What an engine elsewhere emulates, only its builds tell.
+    # Source `packages` unpacks Debian here. A remote engine's emulation is only known from its builds.
     if source != "packages" and not docker_engine.is_of_this_machine():
         return []
     emulation = Emulation(architecture)
@@ -140,7 +140,7 @@ def _emulation(source: str, architecture: str) -> list[Emulation]:
 
 
 def architecture_of(platform: str) -> str:
-    """Returns the architecture of one of `PLATFORMS`, as images call both; empty for this machine's."""
+    """Returns the architecture of one of `PLATFORMS`, as images name both; empty for this machine's."""
     if platform == this_platform():
         return ""
     if platform not in PLATFORMS:
@@ -152,7 +152,7 @@ def architecture_of(platform: str) -> str:
 
 
 def inspect(console: Console, file: Path, key: str = "") -> None:
-    """Shows what is in a bundle, and reads all of it; `key` is the setting `bundle_key`. Raises BadBundle."""
+    """Shows a bundle's contents, and verifies all; `key` is the setting `bundle_key`. Raises BadBundle."""
     bundle = Bundle.of(file)
     require_signed_by(bundle, key)
     with console.progress(), console.work("bundle", "contents of the bundle"):
@@ -177,9 +177,9 @@ def require_signed_by(bundle: Bundle, key: str) -> None:
 
 
 def _signing(shell: Shell, signer: Path | None) -> Sign | None:
-    """Returns what signs manifests with that key; asks the user for its password, where one is there.
+    """Returns a function that signs manifests with that key; prompts for its password on a terminal.
 
-    It has been tried, for a bundle takes minutes. Raises InvalidArgument, MissingProgram, CommandFailed.
+    It is tried at once, as a bundle takes minutes. Raises InvalidArgument, MissingProgram, CommandFailed.
     """
     if signer is None:
         return None
@@ -197,7 +197,7 @@ def _signing(shell: Shell, signer: Path | None) -> Sign | None:
 
 
 def _contents(manifest: Manifest) -> list[tuple[str, str, int, str]]:
-    """Returns name, kind, bytes and digest of each content; a layer counts where it is met first."""
+    """Returns name, kind, bytes and digest of each content; a shared layer counts in the first image."""
     rows = [(each.name, "program", each.blob.size, each.blob.digest) for each in manifest.folders]
     seen = set[str]()
     for image in manifest.images:
@@ -225,7 +225,7 @@ def _document(file: Path, manifest: Manifest) -> dict[str, Any]:
 
 
 def pythons_of(given: str) -> tuple[str, ...]:
-    """Returns the versions that are named, with commas between; default: this Python's."""
+    """Returns the comma-separated versions; default: this Python's."""
     versions = tuple(dict.fromkeys(filter(None, map(str.strip, given.split(","))))) or (this_python(),)
     for version in versions:
         number = tuple(map(int, version.split("."))) if re.fullmatch(r"3\.\d{1,2}", version) else ()

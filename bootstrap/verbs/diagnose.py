@@ -1,4 +1,4 @@
-"""Verb `diagnose`: what ended or is stuck, where and why, and the archive for a bug report."""
+"""Verb `diagnose`: failed and stuck parts of a cluster, with causes, and the archive for a bug report."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from rayside.verbs.recorded_failures import documents
 from rayside.verbs.relay_requests import paused
 from rayside.worker.secret_names import may_be_secret_name
 
-# So many ids are named where the one that was given is not there.
+# Number of ids in the hint for an unknown job.
 _NEWEST = 5
-# Of an index's address, a part as long as this may be a token; `simple` and the like are none.
+# A part of an index's URL of at least this length may be a token; `simple` and the like are shorter.
 _LONG_PART = 12
 
 
@@ -40,7 +40,7 @@ def diagnose(
     settings: Settings, console: Console, *, job: str | None, pod: str | None, archive: str | None
 ) -> None:
     """Shows what failed or is stuck, the most important first, or of one job or pod."""
-    # Unlike Path's own, it leaves a ~ that is nobody's home.
+    # Unlike Path.expanduser, it leaves an unknown ~USER unchanged.
     file = Path(os.path.expanduser(archive)) if archive else None  # noqa: PTH111
     if file:
         report_file.require_new(file)
@@ -88,7 +88,7 @@ def _show(console: Console, results: Sequence[Finding], unread: Sequence[str]) -
 
 
 def _known_job(evidence: Evidence, job: str) -> str:
-    """Returns a job's submission id, given that or Ray's own. Raises JobNotFound, RayDied, NotRunning."""
+    """Returns a job's submission id, given that or Ray's job id. Raises JobNotFound, RayDied, NotRunning."""
     for each in evidence.jobs:
         if job in (each.submission_id, each.job_id):
             return each.submission_id
@@ -115,7 +115,7 @@ def _require_pod(evidence: Evidence, pod: str, target: Target) -> None:
 
 
 def _with_failures(gathered: Gathered, target: Target) -> Gathered:
-    """Adds what failures of debugged jobs have left. A job of ours reads that, so only an archive has it."""
+    """Adds recorded failures of debugged jobs. Our own job has to read these, so only an archive has them."""
     if not any(DEBUG in job.metadata for job in gathered.evidence.jobs):
         return gathered
     try:
@@ -144,18 +144,18 @@ def _archive(
 
 
 def _secrets(target: Target, settings: Settings) -> list[str]:
-    """Returns what may stand nowhere in an archive: the cluster's secrets, and those of this environment."""
+    """Returns the secrets that must not be in an archive: the cluster's, and this environment's."""
     known = [value for name, value in os.environ.items() if may_be_secret_name(name)]
     for key in WITH_LOGIN:
         address = urlsplit(getattr(settings, key))
-        # A login may be a token that stands alone.
+        # A login may be a token alone.
         login = address.password or address.username or ""
-        # So may a part of its path.
+        # So may be a part of its path.
         parts = [part for part in address.path.split("/") if len(part) >= _LONG_PART]
         known += [login, unquote(login), *parts]
     with contextlib.suppress(OSError):  # Without the file there is no token.
         known.append(target.instance.token_file.read_text().strip())
-    # It may be in Kubernetes, which does not answer: nothing was read from there then.
+    # It may be in Kubernetes; if that does not respond, nothing was read from there.
     with contextlib.suppress(RaysideError):
         known.append(target.access.workspace_password() or "")
     return known

@@ -1,4 +1,4 @@
-"""Verb `doctor`: what this machine lacks for its target, and repairs."""
+"""Verb `doctor`: checks this machine for its target, and repairs it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from rayside.system.shell import Shell
 def doctor(
     settings: Settings, console: Console, *, target: str | None = None, fix: bool = False, tests: bool = False
 ) -> int:
-    """Shows the findings, with `fix` once more after repairs; returns 0, or 3 where one is not ok.
+    """Shows the findings, with `fix` after repairs; returns 0, or 3 if one is not ok.
 
-    `target` overrides that of the settings; with `auto` an engine that can be installed here counts as one
-    that answers. `tests` looks at what the test suites need too.
+    `target` overrides the settings' target; with `auto` an engine that can be installed counts as a running
+    one. `tests` also checks the needs of the test suites.
     """
     by_default = settings.target
     if target is not None:
@@ -34,7 +34,7 @@ def doctor(
     shell = Shell()
     chosen = preparation.for_machine(settings, shell)
     if settings.target == "auto" and not chosen.present() and installable():
-        # An engine can be installed here, and `auto` would take it.
+        # An engine can be installed here, and `auto` would use it.
         chosen = preparation.for_machine(replace(settings, target="kind"), shell)
     steps = chosen.machine()
     if codespace := Codespace.here():
@@ -62,9 +62,9 @@ def doctor(
 
 
 def _repaired(each: Step, console: Console, shell: Shell) -> Status:
-    """Makes a step ready where it can be made, and returns the status of a new look.
+    """Applies a step if possible, and returns its new status.
 
-    It looks again even where it can't be made: what an earlier step made may have repaired this one, too.
+    It is checked again in any case: an earlier step may have repaired this one, too.
     """
     try:
         if isinstance(each, Appliable):
@@ -75,7 +75,7 @@ def _repaired(each: Step, console: Console, shell: Shell) -> Status:
 
 
 def _finding(each: Step, status: Status, command: str) -> dict[str, Any]:
-    """Returns the finding of a step; `fix` is what to do, and empty where nothing is to be done."""
+    """Returns the finding of a step; `fix` is the thing to do, or empty."""
     ok = status.condition is Condition.READY
     detail = status.detail if ok or status.error else f"{each.title}: {status.detail}"
     fix = "" if ok else status.error.hint if status.error else command

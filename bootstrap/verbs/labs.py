@@ -1,4 +1,4 @@
-"""Verbs `labs` and `lab`: list the labs, take a learner through one, check one or all."""
+"""Verbs `labs` and `lab`: list the labs, guide a learner through one, check one or all."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from rayside.system.shell import Shell
 
 _ASKS_TO_RUN = "\nEnter runs it, s skips it, q leaves: "
 _ASKS_TO_GO_ON = "\nEnter goes on, q leaves: "
-# With these a command says that it did not get to its work: Rayside's codes (docs/verbs.md), the shell's,
-# Ctrl-C. Others may be the lesson itself: a job that fails, a type that is wrong.
+# Exit codes of a command that did not do its work: Rayside's (docs/verbs.md), the shell's, Ctrl-C. Others
+# may be the lesson itself: a job that fails, a wrong type.
 _NOT_DONE = {2, 3, 4, 6, 126, 127, 130}
 
 
 def lab(
     settings: Settings, console: Console, name: str | None, *, all: bool, update: Path | None, **asked: Any
 ) -> int:
-    """Does the one of `step`, `check`, `solve` and `reset` that was asked for; returns the exit code."""
+    """Runs the one of `step`, `check`, `solve`, `reset` and `update` that is given; returns the exit code."""
     given = {option: value for option, value in {**asked, "update": update}.items() if value}
     if all:
         if name or [*given] not in (["check"], ["reset"]):
@@ -66,7 +66,7 @@ def lab(
 
 
 def list_labs(settings: Settings, console: Console) -> None:
-    """Lists the labs: where each makes sense, what it needs, and whether it was passed here."""
+    """Lists the labs, with their targets, needs, and whether they were passed here."""
     rows = [(lesson, Copy(lesson).progress()) for lesson in lessons()]
     if console.as_json:
         console.document([_document(lesson) for lesson, _ in rows])
@@ -83,9 +83,9 @@ def list_labs(settings: Settings, console: Console) -> None:
 
 
 def check_all(settings: Settings, console: Console) -> int:
-    """Checks every lab: unsolved it fails, solved it passes; returns 1 where one does not.
+    """Checks that each lab fails unsolved, and passes solved; returns 1 if one does not.
 
-    The learner's copies are not touched.
+    The learner's copies are unchanged.
     """
     target = choice.existing(settings, Shell())
     target.access.require()
@@ -108,8 +108,8 @@ def check_all(settings: Settings, console: Console) -> int:
 
 
 def reset(settings: Settings, console: Console, begun: Sequence[Copy], *, everything: bool) -> None:
-    """Makes these copies anew, and ends the jobs of their labs; edited files are kept aside."""
-    # Their jobs might still write into the copies.
+    """Resets these copies, and ends the jobs of their labs; edited files are kept elsewhere."""
+    # Before the reset: running jobs might still write into the copies.
     _end_jobs_of(settings, console, [copy.lesson for copy in begun])
     results = [(copy, copy.reset()) for copy in begun]
     if console.as_json:
@@ -141,9 +141,9 @@ def check(settings: Settings, console: Console, lesson: Lesson) -> None:
 
 
 def take_over(console: Console, lesson: Lesson, changed: Path) -> None:
-    """Makes a lab the one of the folder `changed`; files that the learner has edited stay."""
+    """Replaces a lab by the one in the folder `changed`; the learner's edited files stay."""
     if "RAYSIDE_PROGRESS" not in os.environ:
-        # It would take the place of what is under version control.
+        # Elsewhere it would overwrite files under version control.
         raise InvalidArgument(
             "--update is for the places of a workshop",
             hint="./invokew workshop --push LAB brings a lab there",
@@ -169,9 +169,9 @@ def solve(settings: Settings, console: Console, lesson: Lesson) -> None:
 
 
 def follow(settings: Settings, console: Console, lesson: Lesson) -> None:
-    """Takes the learner through a lab step by step, from where they left it.
+    """Guides the learner through a lab step by step, from the last finished step.
 
-    Without a terminal it only says the steps; with JSON it says where the files are, and makes them.
+    Without a terminal it only prints the steps; with JSON it makes the files, and prints their paths.
     """
     copy, exercise = _at_work(settings, console, lesson)
     if console.as_json:
@@ -205,7 +205,7 @@ def follow(settings: Settings, console: Console, lesson: Lesson) -> None:
 def run_step(settings: Settings, console: Console, lesson: Lesson, typed: str) -> int:
     """Runs the command of one step as if the learner had typed it; returns its exit code.
 
-    `typed` is the step's number, from 1. Raises InvalidArgument.
+    `typed`: the step's number as text, from 1. Raises InvalidArgument.
     """
     steps = dict(enumerate(lesson.steps, 1))
     number = int(typed) if typed.isascii() and typed.isdigit() else 0
@@ -243,13 +243,13 @@ def _document(lesson: Lesson) -> dict[str, Any]:
 
 
 def _at_work(settings: Settings, console: Console, lesson: Lesson) -> tuple[Copy, Exercise]:
-    """Returns the learner's copy, made where it is lacking, and the exercise on the cluster that is up."""
+    """Returns the learner's copy, made if missing, and the exercise on the running cluster."""
     target = choice.existing(settings, Shell())
     checking.require_possible(lesson, target)
     target.access.require()
     copy = Copy(lesson)
     exercise = Exercise(copy.folder, target, lambda text: console.note(lesson.name, text))
-    # What `setup` brings may be gone since, or for another cluster: it makes what is lacking.
+    # Results of `setup` may be gone, or for another cluster: it makes missing ones again.
     if not copy.exists or hasattr(lesson.code, "setup"):
         with console.progress(), console.work(lesson.name, f"{lesson.name} in {copy.folder}"):
             checking.set_up(lesson, copy, exercise)
@@ -259,17 +259,17 @@ def _at_work(settings: Settings, console: Console, lesson: Lesson) -> tuple[Copy
 
 
 def _end_jobs_of(settings: Settings, console: Console, begun: Sequence[Lesson]) -> None:
-    # Where nothing runs, there is nothing to end.
+    # Without a cluster there are no jobs.
     with contextlib.suppress(NotRunning, RayDied):
         target = choice.existing(settings, Shell())
-        # No lab was done where none can be: what runs there is somebody's work.
+        # On a target without labs no job belongs to a lab.
         names = {lesson.name for lesson in begun if target.instance.target in lesson.targets}
         if names:
             _end_left(console, target.access.require(), names.__contains__)
 
 
 def _make_room(console: Console, lesson: Lesson, exercise: Exercise) -> None:
-    """Ends what other labs have left running, which may have the processors that this one needs."""
+    """Ends running jobs of other labs, which may occupy the CPUs that this one needs."""
     _end_left(console, exercise.dashboard, lambda lab: lab != lesson.name)
 
 
@@ -282,7 +282,7 @@ def _end_left(console: Console, dashboard: Dashboard, is_meant: Callable[[str], 
 
 
 def _run(settings: Settings, command: str) -> int:
-    """Runs the command of a step as if the learner had typed it; returns its exit code as a shell has it."""
+    """Runs the command of a step as if the learner had typed it; returns its exit code as in a shell."""
     environment = {**os.environ, **as_environment(settings)}
     code = subprocess.run(["sh", "-c", command], cwd=ROOT, env=environment, check=False).returncode
     return code if code >= 0 else 128 - code

@@ -1,4 +1,4 @@
-"""Verb `mirror`: fills a private registry from a bundle, for `up --mirror`."""
+"""Verb `mirror`: uploads bundles to a private registry, for `up --mirror`."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def fill(
     asked: bundle.Asked,
     values: Path | None = None,
 ) -> None:
-    """Fills the registry of that name with a bundle's file, or with those that are made of what is asked for.
+    """Uploads a bundle's file to the registry of that name, or newly made bundles as requested.
 
-    `asked.platform` may be several, with commas between: one bundle is made for each. `values` is a folder
-    for values of Helm.
+    `asked.platform` may be a comma-separated list: one bundle is made for each. `values` is a folder for Helm
+    values.
     """
     if file and asked.platform:
         raise InvalidArgument(
@@ -66,7 +66,7 @@ def fill(
     if opened:
         bundle.require_signed_by(opened, settings.bundle_key)
     registry = registry_client(replace(settings, mirror=name), Shell(), console, opened).mirror
-    # A bundle takes minutes: whether it can go there is asked before.
+    # Before a bundle is made, which takes minutes.
     console.event(f"asking {registry.address} whether it takes a bundle")
     require(registry)
     for platform in platforms if file is None else []:
@@ -81,7 +81,7 @@ def fill(
             has_login = login_for(registry.address.host) is not None
             written = helm_values.write(values, manifest, registry.address, has_login=has_login)
         if console.as_json:
-            if len(platforms) > 1:  # The one document is for all; a later one may fail.
+            if len(platforms) > 1:  # The one document is for all, and a later upload may fail.
                 console.event(f"{registry.address} has the bundle for {platform}")
             documents.append(_document(registry, manifest, sent, written))
         _show(console, registry, manifest, sent, written)
@@ -93,7 +93,7 @@ def fill(
 def registry_client(
     settings: Settings, shell: Shell, console: Console, opened: Bundle | None = None
 ) -> RegistryClient:
-    """Returns the client of the registry that the settings name, and shows what getting its program takes."""
+    """Returns the step of the registry client, which is installed if missing, with progress."""
     client = RegistryClient(settings, shell, opened)
     if client.check().condition is step.Condition.MISSING:
         with console.progress():
@@ -110,7 +110,7 @@ def _sent(
     ):
         try:
             if opened is None:
-                # What it is made of comes from the network, not from the mirror itself.
+                # Its contents come from the network, not from the mirror itself.
                 source = "auto" if settings.source == "mirror" else settings.source
                 bundle.written(replace(settings, source=source, mirror=""), console, draft, asked)
                 whole = Bundle.of(draft)

@@ -24,7 +24,7 @@ from rayside.system.shell import Shell
 
 
 def open_workspace(settings: Settings, console: Console, *, browser: bool = True) -> None:
-    """Prints its address, and opens it where somebody sits before a screen. Raises NotRunning, RayDied."""
+    """Prints the workspace's URL, and opens it if there is a screen. Raises NotRunning, RayDied."""
     target = choice.existing(settings, Shell())
     port, access = target.instance.ports.workspace, target.access
     folder = access.open_folder()
@@ -44,7 +44,7 @@ def open_workspace(settings: Settings, console: Console, *, browser: bool = True
         return
     console.result(url)
     console.result(f"password {access.workspace_password()}")
-    # A browser has a screen, or BROWSER says, as in Codespaces, how to reach it.
+    # A browser needs a screen, or BROWSER names a program for it, as in Codespaces.
     names = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     graphical = sys.platform == "darwin" or any(os.environ.get(name) for name in names)
     if browser and graphical and sys.stdout.isatty():

@@ -1,4 +1,4 @@
-"""Verb `submit`: submits the example, a job, or a RayJob of the user's own."""
+"""Verb `submit`: submits the example, a job, or a user's own RayJob."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rayside.verbs import submitting
 
 @dataclass(frozen=True)
 class Request(submitting.Request):
-    """The options of `submit`; none at all mean the example. `job` is the file of the user's own RayJob."""
+    """The options of `submit`; without any it is the example. `job`: file of the user's own RayJob."""
 
     job: str | None = None
 
@@ -33,7 +33,7 @@ class Request(submitting.Request):
         return (*super().names_program, *(("--job",) if self.job else ()))
 
     def completed(self, rayjob: Mapping[str, Any] | None) -> jobs.Submission:
-        """Returns the checked job; the RayJob has what options lack. Raises what `jobs.prepare` raises."""
+        """Returns the checked job; the RayJob provides missing options. Raises as `jobs.prepare`."""
         named = replace(self, job=None, debug=None) != Request()
         spec = rayjob["spec"] if rayjob else {}
         if not named and not spec.get("entrypoint"):
@@ -77,7 +77,7 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
         dashboard, cluster = kubernetes.submit_rayjob(rayjob, submission, name, report, apply)
 
     def gone() -> Job | None:
-        # With shutdownAfterJobFinishes the cluster goes when KubeRay has seen the end of the job.
+        # With shutdownAfterJobFinishes KubeRay removes the cluster after the job's end.
         there = kubernetes.kube.ray("rayjobs", own)
         return document.ended(there) if there else None
 

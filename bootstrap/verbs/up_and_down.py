@@ -1,4 +1,4 @@
-"""Verbs `up`, `status`, `list`, `down` and `prepare`, which concern the cluster itself."""
+"""Verbs `up`, `status`, `list`, `down` and `prepare`, for the cluster itself."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from rayside.verbs.job_output import show_jobs
 
 
 def up(settings: Settings, console: Console, *, example: bool, use_context: bool = False) -> None:
-    """Brings everything up, and the example to its breakpoint; changes nothing that is as it should be.
+    """Starts everything, and runs the example to its breakpoint; steps that are ready are unchanged.
 
-    `use_context` makes the cluster kubectl's current one. Raises InvalidArgument where there is none.
+    `use_context` selects the cluster's context in kubectl. Raises InvalidArgument if it has none.
     """
     shell = Shell()
     choice.wait_for_engine(settings, console.event)
@@ -42,7 +42,7 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
         from bootstrap.verbs.mirror import registry_client
 
         registry_client(settings, shell, console)
-    # What is chosen, ports too, is chosen while nobody else changes the cluster.
+    # The choice of target and ports is under the lock, too.
     with _alone(settings, console):
         target = choice.choose(settings, shell, asks=True)
         instance, access = target.instance, target.access
@@ -115,7 +115,7 @@ def list_clusters(settings: Settings, console: Console) -> None:
 
 
 def _listing(settings: Settings, shell: Shell, name: str) -> dict[str, Any]:
-    """Returns the cluster as `list --json` has it; one that can't be looked at has an error."""
+    """Returns the cluster's row of `list --json`; if it can't be checked, with an error."""
     try:
         target = choice.of_name(settings, shell, name)
         ready = cluster_status.is_ready(graph.check(target.steps()))
@@ -126,7 +126,7 @@ def _listing(settings: Settings, shell: Shell, name: str) -> dict[str, Any]:
 
 
 def down(settings: Settings, console: Console, *, purge: bool) -> None:
-    """Removes all that `up` made; what was downloaded stays in the cache, unless `purge`."""
+    """Removes everything that `up` made; downloads stay in the cache, unless `purge`."""
     places = [each.name for each in all_recorded(settings.state_folder) if each.workshop == settings.name]
     if places:
         raise HasPlaces(
@@ -134,7 +134,7 @@ def down(settings: Settings, console: Console, *, purge: bool) -> None:
             f"as {places[0]}",
             hint=f"./invokew workshop --remove{configured(settings, '').verb_options} removes them first",
         )
-    # There may be a workspace that the settings now do without.
+    # A workspace may exist even if the settings now have none.
     with _alone(settings, console):
         targets = preparation.removable(replace(settings, workspace=True), Shell())
         if not purge and settings.name != DEFAULT_NAME and not any(map(choice.exists, targets)):
@@ -184,7 +184,7 @@ def prepare(settings: Settings, console: Console) -> None:
 
 
 def _alone(settings: Settings, console: Console) -> AbstractContextManager[None]:
-    """Takes the cluster's lock: two commands at once would end each other's Ray."""
+    """Acquires the cluster's lock: two commands at once would end each other's Ray processes."""
     lock = configured(settings, "").lock(settings.cache_folder)
     return alone(lock, lambda: console.event("Another up or down is at work: waiting for its end"))
 

@@ -1,4 +1,4 @@
-"""Verb `workshop`: makes places for attendees beside a cluster, shows them, and removes them."""
+"""Verb `workshop`: creates places for attendees beside a cluster, shows them, and removes them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from rayside.system.shell import Shell
 
 # In minutes: a day.
 _LONGEST_IDLE = 1440
-# These options go with one of others.
+# Options that require one of other options.
 _GOES_WITH = {
     "idle": (("pause", "until"), "--pause --idle 30"),
     "until": (("collect",), "--until 17:30 --collect FOLDER"),
@@ -39,7 +39,7 @@ _GOES_WITH = {
 
 
 def require_one(**asked: bool) -> None:
-    """Raises InvalidArgument unless one thing was asked for, and each other option goes with it."""
+    """Raises InvalidArgument unless exactly one action is given, and each other option fits it."""
     given = {name for name, is_given in asked.items() if is_given}
     for option, (others, example) in _GOES_WITH.items():
         if option in given and not given & {*others}:
@@ -55,9 +55,9 @@ def require_one(**asked: bool) -> None:
 
 
 def make(settings: Settings, console: Console, names: Sequence[PlaceName], *, dry_run: bool) -> None:
-    """Makes these places, beside those that are there, and the door to them; what is there stays.
+    """Creates these places, besides existing ones, and their front door; existing places are unchanged.
 
-    Raises NoRoom before anything is made, where they don't fit; NotRunning, OtherTarget.
+    Raises NoRoom before anything is made, if they don't fit; NotRunning, OtherTarget.
     """
     workshop = workshop_of(settings)
     with alone_with(workshop, console):
@@ -83,7 +83,7 @@ def make(settings: Settings, console: Console, names: Sequence[PlaceName], *, dr
                 graph.up([*made.values()], console, interrupt=interrupt, at_once=AT_ONCE, goes_on=True)
             except RaysideError as error:
                 failure = error
-            # Who has a place that is up need not wait for one that is not.
+            # Attendees of ready places need not wait for the others.
             ready = {name: places[name] for name, each in made.items() if each.is_up}
             if ready:
                 graph.up(workshop.door_steps(workshop.door_to(ready)), console, interrupt=interrupt)
@@ -102,9 +102,9 @@ def status(settings: Settings, console: Console) -> None:
 
 
 def sheet(settings: Settings, console: Console, file: Path) -> None:
-    """Writes the sheet of the places, which its owner alone can read. Raises NotRunning.
+    """Writes the sheet of the places to a private file. Raises NotRunning.
 
-    It is a page to print where the file's name ends in .html, and CSV where it does not.
+    It is a page to print if the file's name ends in .html, else CSV.
     """
     workshop = workshop_of(settings)
     workshop.require()
@@ -120,11 +120,11 @@ def sheet(settings: Settings, console: Console, file: Path) -> None:
 
 
 def free(settings: Settings, console: Console, place: str) -> None:
-    """Makes a place nobody's: the next attendee without one gets it, with the files that are in it."""
+    """Releases a place: the next attendee without one gets it, with its files."""
     workshop = workshop_of(settings)
     require_place(workshop, place)
-    # Before it is the next one's, and once more: the editor may have told again in between. Neither a dead
-    # node nor what an attendee has put there keeps the teacher from freeing it.
+    # Before it can be claimed again, and once more, as the editor may have written in between. Neither a dead
+    # node nor an attendee's files prevent the release.
     _forget(workshop.place(place))
     freed = workshop.door.secrets.free(place)
     if failure := _forget(workshop.place(place)):
@@ -135,7 +135,7 @@ def free(settings: Settings, console: Console, place: str) -> None:
 
 
 def _forget(place: Place) -> str:
-    """Removes what its editor told; returns why that is not sure, if so."""
+    """Removes the editor's records of its attendee; returns the error, or an empty text."""
     try:
         inside.forget(place)
     except RaysideError as error:
@@ -144,9 +144,9 @@ def _forget(place: Place) -> str:
 
 
 def pause(settings: Settings, console: Console, idle: str | None) -> None:
-    """Takes the workers of all places away, with what runs on them.
+    """Removes the workers of all places, with their running tasks.
 
-    `idle`: only of those whose attendee has done nothing for so many minutes, and where no job runs.
+    `idle`: minutes without activity; only places without activity and running jobs are paused.
     """
     minutes = minutes_of(idle) if idle is not None else 0
 
@@ -194,7 +194,7 @@ def remove(settings: Settings, console: Console) -> None:
 
 
 def remove_places(workshop: Workshop, console: Console, also: Mapping[str, Any]) -> None:
-    """Removes them, while nobody else changes the cluster; `--json` shows `also`, too."""
+    """Removes the places, under the cluster's lock; `--json` shows `also`, too."""
     places = workshop.places()
     if workshop.is_gone:
         for place in places.values():
@@ -204,9 +204,9 @@ def remove_places(workshop: Workshop, console: Console, also: Mapping[str, Any])
     with console.progress():
         used = workshop.used()
         if places:
-            # Once, before all of them want to know: cached properties are not locked from Python 3.12 on.
+            # Once, before parallel use: cached properties are not locked from Python 3.12 on.
             _ = workshop.base.kinds
-        # The door is first, for nobody is to come to a place that goes.
+        # The door first, so that nobody enters a place that is being removed.
         graph.down(workshop.door_steps(workshop.door), console)
         graph.down([PlaceUp(place) for place in places.values()], console, at_once=REMOVED_AT_ONCE)
     if console.as_json:
@@ -239,7 +239,7 @@ def _show(console: Console, workshop: Workshop) -> None:
         console.result("            whoever opens this link gives a name, and gets the next free place")
         console.result(f"Teacher     {told.teacher_url}/#{told.teacher_key}")
         console.result("            shows what each attendee is at; the link is for you alone")
-        # At an Ingress, the room sees the controller's certificate.
+        # With an Ingress, attendees see the controller's certificate.
         whose = "for the teacher's page alone: " if told.is_by_ingress else ""
         console.result(f"Certificate {whose}SHA-256 {workshop.door.secrets.fingerprint() or 'not made yet'}")
     console.result("\nNext: ./invokew workshop --sheet FILE writes a link for each place")
@@ -258,6 +258,6 @@ def _show_rows(console: Console, rows: Sequence[Row]) -> None:
 
 
 def alone_with(workshop: Workshop, console: Console) -> AbstractContextManager[None]:
-    """Returns a context in which no other command changes the cluster; it waits for one that does."""
+    """Returns a context manager with the cluster's lock; it waits for another command."""
     lock = workshop.base.instance.lock(workshop.settings.cache_folder)
     return alone(lock, lambda: console.event("Another command changes this cluster: waiting for its end"))

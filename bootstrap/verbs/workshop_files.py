@@ -1,4 +1,4 @@
-"""Verb `workshop`, for files in the places: labs brought in, attendees' files taken out."""
+"""Verb `workshop`, for files in the places: labs are pushed, attendees' files are collected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rayside.console import Console
 from rayside.errors import Forbidden, InvalidArgument, NotRunning, RaysideError
 from rayside.private_file import write_private
 
-# What fails when a workshop ends is tried again so often, after so many seconds.
+# Retries at the end of a workshop: number, and pause in seconds.
 _TRIES, _PAUSE = 5, 60.0
 
 
@@ -41,10 +41,10 @@ def reset(settings: Settings, console: Console, name: str, lab: str) -> None:
 
 
 def push(settings: Settings, console: Console, lab: str) -> None:
-    """Brings a lab of this clone to all places, as it is here; what attendees edited stays.
+    """Copies a lab of this clone to all places; attendees' edited files stay.
 
-    Raises NotRunning; InvalidArgument where there is no such lab, or it is too large; PodFailed where some
-    places did not take it.
+    Raises NotRunning; InvalidArgument if there is no such lab, or it is too large; PodFailed if it failed in
+    some places.
     """
     packed = inside.packed(find(lab, lessons()).folder)
     workshop = workshop_of(settings)
@@ -64,9 +64,9 @@ def push(settings: Settings, console: Console, lab: str) -> None:
 
 
 def collect(settings: Settings, console: Console, folder: Path) -> None:
-    """Writes the files of each attendee into a folder, PLACE.tar.gz each, which its owner alone can read.
+    """Writes the files of each attendee into a folder, as private files PLACE.tar.gz.
 
-    One that is there and differs is kept under another name.
+    An existing file with other content is kept under another name.
     """
     workshop = workshop_of(settings)
     workshop.require()
@@ -80,8 +80,8 @@ def collect(settings: Settings, console: Console, folder: Path) -> None:
 def until(settings: Settings, console: Console, text: str, folder: Path, idle: str | None = None) -> None:
     """Waits until the workshop ends, writes attendees' files into a folder, and removes the workshop.
 
-    `idle`: places in which nothing is done for so many minutes are paused meanwhile, and have their workers
-    again once something is. Nothing is removed where somebody's files could not be had.
+    `idle`: minutes without activity after which a place is paused until then; new activity resumes it.
+    Nothing is removed if an attendee's files could not be collected.
     """
     ends = ending.moment(text, datetime.now())
     culling = Culling(minutes_of(idle)) if idle is not None else None
@@ -109,9 +109,9 @@ def until(settings: Settings, console: Console, text: str, folder: Path, idle: s
 
 
 def _cull_until(ends: datetime, workshop: Workshop, console: Console, culling: Culling, key: str) -> None:
-    """Pauses places where nothing is done, and resumes them, until then.
+    """Pauses idle places, and resumes active ones, until the end.
 
-    `key`: of this workshop; raises NotRunning once that has gone.
+    `key`: of this workshop; raises NotRunning once the workshop is gone.
     """
     never, failure = threading.Event(), ""
     while datetime.now(ends.tzinfo) < ends:
@@ -121,7 +121,7 @@ def _cull_until(ends: datetime, workshop: Workshop, console: Console, culling: C
                 if is_there := _key(workshop) == key:
                     culling.look(workshop.places(), workshop.door.secrets.claims(), console.event)
         except RaysideError as error:
-            # The machine may have slept, and its network not be back.
+            # After sleep, the machine's network may not be back.
             failure = error.message
         if not is_there:
             raise _gone()
@@ -143,7 +143,7 @@ def _key(workshop: Workshop) -> str:
 
 
 def _collect_after_a_while(workshop: Workshop, console: Console, folder: Path) -> list[dict[str, Any]]:
-    """Collects; tries again where that fails: the machine may have slept, and its network not be back."""
+    """Collects, with retries: after sleep, the machine's network may not be back."""
     for _ in range(_TRIES):
         try:
             return _collect(workshop, console, folder)
@@ -167,7 +167,7 @@ def _require_folder(folder: Path) -> None:
 
 
 def _collect(workshop: Workshop, console: Console, folder: Path) -> list[dict[str, Any]]:
-    """Writes the files, and returns what `--json` shows of each: `{"place", "attendee", "file", "bytes"}`."""
+    """Writes the files, and returns the rows of `--json`: `{"place", "attendee", "file", "bytes"}`."""
 
     kept: dict[str, Path] = {}
 
@@ -175,7 +175,7 @@ def _collect(workshop: Workshop, console: Console, folder: Path) -> list[dict[st
         packed = inside.collect(workshop.place(name))
         file = folder / f"{name}.tar.gz"
         try:
-            # The same files are packed to the same bytes each time.
+            # Packing is reproducible: the same files give the same bytes.
             if file.is_file() and (there := file.read_bytes()) != packed:
                 digest = hashlib.sha256(there).hexdigest()
                 kept[name] = file.replace(file.with_name(f"{name}.{digest[:12]}.tar.gz"))
@@ -187,7 +187,7 @@ def _collect(workshop: Workshop, console: Console, folder: Path) -> list[dict[st
     try:
         sizes = _of_each(workshop, console, "files", f"files of the places into {folder}", fetch)
     finally:
-        # Also where other places fail.
+        # Also if other places fail.
         for name, aside in sorted(kept.items()):
             console.event(f"{name}.tar.gz was there with other content, which is kept as {aside.name}")
     claims = workshop.door.secrets.claims()

@@ -1,1 +1,1 @@
-"""Workshops: each attendee has a place, an instance in its own namespace."""
+"""Workshops: each attendee has a place, an instance in a separate namespace."""

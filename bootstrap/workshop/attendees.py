@@ -1,4 +1,4 @@
-"""Names the places of a workshop: by number, or after the people of a list."""
+"""Names of a workshop's places: numbers, or from a list of attendees."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from pathlib import Path
 from rayside.errors import InvalidArgument
 from rayside.plain import line
 
-# A namespace's name is a label of DNS, of 63 letters, and has the workshop's name before the place's
+# A namespace's name is a DNS label of at most 63 letters: the workshop's name and the place's
 # (https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-label-names).
 LONGEST = 24
 MOST = 1000
-# A list is read to here: a thousand names of two hundred letters.
+# Limit: characters of a list, for a thousand names of two hundred letters.
 _LARGEST_LIST = 256 * 1024
 _LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
 class PlaceName:
-    """A place: `name` is part of Kubernetes' names, `attendee` is as the list has it, or empty."""
+    """A place: `name` is part of Kubernetes' names, `attendee` the name in the list, or empty."""
 
     name: str
     attendee: str = ""
 
 
 def asked(places: str | None, names: Path | None) -> list[PlaceName]:
-    """Returns the places for the people of a list, and so many more that anybody may claim.
+    """Returns the places for the attendees in a list, and numbered ones that anybody may claim.
 
     Raises InvalidArgument.
     """
@@ -49,15 +49,15 @@ def asked(places: str | None, names: Path | None) -> list[PlaceName]:
 def numbered(places: str) -> list[PlaceName]:
     if not (places.isascii() and places.isdigit() and 1 <= int(places) <= MOST):
         raise InvalidArgument(f"--places is {places}", hint=f"name a number from 1 to {MOST}")
-    # However many there are: a larger number adds places, and renames none.
+    # Names don't depend on the number: a larger one adds places, and renames none.
     return [PlaceName(f"place-{number:03}") for number in range(1, int(places) + 1)]
 
 
 def listed(file: Path) -> list[PlaceName]:
-    """Returns a place for each line of a list; empty lines, and those that begin with #, are none.
+    """Returns a place for each line of a list; empty lines, and lines that begin with #, are skipped.
 
-    Raises InvalidArgument, which names the line: for a name that is there twice, or has no letter of a to z
-    and no digit.
+    Raises InvalidArgument, which names the line: for a duplicate name, or one with no letter of a to z and no
+    digit.
     """
     try:
         with file.open(encoding="utf-8-sig") as stream:

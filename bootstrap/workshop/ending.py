@@ -1,4 +1,4 @@
-"""End of a workshop, as its teacher typed it."""
+"""End time of a workshop: parsed from the teacher's text, and waited for."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from rayside.errors import InvalidArgument
 
 _CLOCK = re.compile(r"(\d{1,2}):(\d\d)", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?([+-]\d\d:\d\d)?", re.ASCII)
-# A workshop is not forgotten for longer than this.
+# Limit of the time until the end, so that no workshop is forgotten for longer.
 LONGEST = timedelta(days=14)
-# Seconds after which the clock is looked at again: a machine that slept has missed some.
+# Seconds between checks of the clock, as a machine may have slept.
 _LOOK = 5.0
 
 
 def moment(text: str, now: datetime) -> datetime:
-    """Returns when that is: the next 17:30, or a day and a time as in 2026-11-27T17:30.
+    """Parses an end time: the next 17:30, or a day and a time as in 2026-11-27T17:30.
 
-    `now` is in local time, without an offset: clocks may change until then. What is returned has one.
-
-    Raises InvalidArgument for what is no time, or past, or more than 14 days ahead.
+    `now` is in local time, without an offset, as clocks may change until then. The result has an offset.
+    Raises InvalidArgument for an invalid time, or one that is past, or more than 14 days ahead.
     """
     wrong = InvalidArgument(f"--until is {text!r}", hint="write it as 17:30, or as 2026-11-27T17:30")
     if clock := _CLOCK.fullmatch(text.strip()):
@@ -44,7 +43,7 @@ def moment(text: str, now: datetime) -> datetime:
 
 
 def wait(ends: datetime, stop: threading.Event) -> None:
-    """Waits until then, by the machine's clock, or until `stop` is set."""
+    """Waits until `ends`, by the machine's clock, or until `stop` is set."""
     while (left := (ends - datetime.now(ends.tzinfo)).total_seconds()) > 0:
         if stop.wait(min(left, _LOOK)):
             return

@@ -1,4 +1,4 @@
-"""Estimates of a workshop's time and cost, before it starts and after it."""
+"""Estimates of a workshop's time and cost, before it starts and after its end."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from bootstrap.settings import Settings
 from bootstrap.steps.ray_cluster import PAUSED_FOR, PAUSED_SINCE, notes, paused
 from rayside.plain import counted
 
-# Seconds from the first request for a place to its editor, where its node has the images:
+# Seconds from the first request for a place to its editor, if its node has the images:
 # docs/internals/measured.md.
 A_PLACE = 20.0
 
 
 @dataclass(frozen=True)
 class Prices:
-    """What an hour of a processor, and of a GiB of memory, costs; in a currency that its user knows."""
+    """Prices of a CPU hour and of an hour of a GiB of memory, in the user's currency."""
 
     cpu: float
     gib: float
 
     def of(self, cpu_hours: float, gib_hours: float) -> float | None:
-        """Returns what these cost; None where nobody has said any price."""
+        """Returns the cost; None without prices."""
         return self.cpu * cpu_hours + self.gib * gib_hours if self.cpu or self.gib else None
 
 
@@ -35,7 +35,7 @@ def prices(settings: Settings) -> Prices:
 
 
 def before(size: Size, new: int, at_once: int, at: Prices) -> str:
-    """Returns what so many new places of that size take, for people; empty for none."""
+    """Returns a text with the resources, cost and time of new places of that size; empty for none."""
     if not new:
         return ""
     together = shown(size.cpu * new, size.memory * new)
@@ -47,13 +47,13 @@ def before(size: Size, new: int, at_once: int, at: Prices) -> str:
 
 @dataclass(frozen=True)
 class Used:
-    """What the places requested while they were there; not what a provider writes on its bill.
+    """Resources that the places requested while they existed; not a provider's bill.
 
     Attributes:
-        places: how many there were at the end.
-        hours: how long the oldest of them was there.
-        cpu_hours, gib_hours: what all of them requested. Pauses count without workers.
-        cost: None where no prices are said.
+        places: number of places at the end.
+        hours: age of the oldest.
+        cpu_hours, gib_hours: sums of all requests. Pauses count without workers.
+        cost: None without prices.
     """
 
     places: int
@@ -74,7 +74,7 @@ class Used:
 
 
 def used(clusters: Iterable[Mapping[str, Any]], now: datetime, at: Prices) -> Used:
-    """Returns what places have requested until now, by their RayClusters; `now` is by the API's clock."""
+    """Returns the resources that these RayClusters have requested until `now`, by the API's clock."""
     ages, cpu, memory = [timedelta()], 0.0, 0.0
     count = 0
     for cluster in clusters:
@@ -91,7 +91,7 @@ def used(clusters: Iterable[Mapping[str, Any]], now: datetime, at: Prices) -> Us
 
 
 def pods_at_work(cluster: Mapping[str, Any]) -> list[Size]:
-    """Returns what each pod of a place requests when it is not paused, its head first."""
+    """Returns the size of each pod of a place without a pause, its head first."""
     spec = cluster["spec"]
     group = spec["workerGroupSpecs"][0]
     replicas = int(paused(cluster) or group["replicas"])
@@ -99,31 +99,31 @@ def pods_at_work(cluster: Mapping[str, Any]) -> list[Size]:
 
 
 def paused_for(cluster: Mapping[str, Any], now: datetime) -> timedelta:
-    """Returns how long a place has been without workers, all its pauses together."""
+    """Returns the total time of a place's pauses."""
     noted = notes(cluster)
     before = timedelta(seconds=_seconds(noted.get(PAUSED_FOR, "")))
     return before + (now - _moment(noted.get(PAUSED_SINCE, ""), now) if paused(cluster) else timedelta())
 
 
 def _seconds(note: str) -> int:
-    """Returns the seconds that a note says, at most ten digits; 0 where somebody spoilt it."""
+    """Returns the seconds in an annotation, at most ten digits; 0 if it is invalid."""
     return int(note) if note.isascii() and note.isdigit() and len(note) <= 10 else 0
 
 
 def _moment(text: str, otherwise: datetime) -> datetime:
-    """Returns a time as Kubernetes writes it, never one after `otherwise`."""
+    """Parses a time of Kubernetes; returns at most `otherwise`, also for an invalid one."""
     return min(timestamp(text) or otherwise, otherwise)
 
 
 def lasting(duration: float) -> str:
-    """Returns a duration in seconds for people: 40 s, 3 min, 4.5 h."""
+    """Returns a duration in seconds as text: 40 s, 3 min, 4.5 h."""
     if duration < 90:
         return f"{duration:.0f} s"
     return f"{duration / 60:.0f} min" if duration < 5400 else f"{duration / 3600:.1f} h"
 
 
 def timestamp(text: str) -> datetime | None:
-    """Returns the time, with its offset; None where it is none, or has no offset."""
+    """Parses a time with an offset; None if it is invalid, or has no offset."""
     try:
         # Python reads Z from 3.11 on.
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))

@@ -1,4 +1,4 @@
-"""A workshop: the places beside one cluster, and the door by which attendees come to them."""
+"""Workshop: the places beside one cluster, and the front door through which attendees reach them."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from rayside.reach.supervisor import Forward
 from rayside.steps.step import Step
 from rayside.system.shell import Shell
 
-# So many places come up side by side: Kubernetes starts the pods of each, and each takes requests of ours.
+# Places that are started in parallel: each takes requests from us, and Kubernetes starts its pods.
 AT_ONCE = 8
-# Places that go take nothing of ours but waiting: Kubernetes ends their pods, and empties their namespaces,
-# ten at a time by itself (--concurrent-namespace-syncs of kube-controller-manager).
+# Places that are removed in parallel: we only wait while Kubernetes ends their pods and empties their
+# namespaces, ten at a time by itself (--concurrent-namespace-syncs of kube-controller-manager).
 REMOVED_AT_ONCE = 32
 _RAYCLUSTERS = "/apis/ray.io/v1/rayclusters"
 _TITLE = "Ray workshop"
@@ -45,11 +45,11 @@ _TITLE = "Ray workshop"
 
 @dataclass(frozen=True)
 class Row:
-    """A place as a teacher sees it.
+    """A place in the teacher's table.
 
     Attributes:
-        state: missing, starting, ready or paused; `detail` says what is waited for.
-        claim: whose it is; None for nobody's.
+        state: missing, starting, ready or paused; `detail` says what it waits for.
+        claim: its attendee's claim; None if unclaimed.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Workshop:
-    """The workshop beside `base`, which has the operator and the images that all places share."""
+    """The workshop beside `base`, whose operator and images all places share."""
 
     base: OnKubernetes
     settings: Settings
@@ -82,7 +82,7 @@ class Workshop:
 
     @property
     def is_gone(self) -> bool:
-        """Returns whether the kind cluster went, with all places, by another way than ours."""
+        """Returns whether the kind cluster, with all places, was removed without us."""
         return isinstance(self.base, Kind) and not self.base.present()
 
     def require(self) -> None:
@@ -94,13 +94,13 @@ class Workshop:
 
     @property
     def url(self) -> str:
-        """Returns the door's address, as attendees reach it: the one that it was opened at."""
+        """Returns the door's URL for attendees: the recorded one, else the settings'."""
         told = self.door.secrets.told()
         return told.url if told else self._url
 
     @property
     def _url(self) -> str:
-        """Returns the door's address as the settings have it."""
+        """Returns the door's URL in the settings."""
         return self._ingress.url if self._ingress else self._forward.url
 
     @property
@@ -120,7 +120,7 @@ class Workshop:
 
     @property
     def home(self) -> str:
-        # Without one of its own, git would name the clone around this folder.
+        # Without an own .git folder, git would answer for a clone around this folder.
         if self.settings.workshop_home or not (ROOT / ".git").exists():
             return self.settings.workshop_home
         try:
@@ -137,10 +137,10 @@ class Workshop:
 
     @cached_property
     def door(self) -> FrontDoor:
-        """Returns the door as it is, whatever it knows."""
+        """Returns the door without a list of places, to inspect an existing one."""
         program, images = self.base.origin.resolve("door"), self.base.images
         return FrontDoor(
-            # What is built here has no digest, and a folder for each version.
+            # A program that is built here has no digest, but a folder for each version.
             *(self.base.instance, self.base.kube, images, program.path),
             program.digest or program.path.parent.name,
             ingress=self._ingress,
@@ -148,7 +148,7 @@ class Workshop:
         )
 
     def door_to(self, places: Mapping[PlaceName, Place]) -> FrontDoor:
-        """Returns the door with these places, which are up, besides those that it knows and are there."""
+        """Returns the door with these places, which are ready, and its listed places that still exist."""
 
         def entry(item: tuple[PlaceName, Place]) -> Entry:
             name, place = item
@@ -157,17 +157,17 @@ class Workshop:
 
         with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
             new = {entry.name: entry for entry in pool.map(entry, places.items())}
-        # Its keys stay, so that the links do.
+        # Its keys stay, so that links stay valid.
         told = self.door.secrets.told() or Listed(_TITLE, new_key(), new_key(), "", "")
         there = {*self.recorded()}
         kept = [new.pop(each.name, each) for each in told.places if each.name in there]
         urls = {"url": self._url, "teacher_url": self._teachers_forward.url}
-        # One that was named once stays, where the command that adds places names none.
+        # An earlier home URL stays if the command that adds places has none.
         home = self.settings.workshop_home or told.home or self.home
         return self.door.telling(replace(told, **urls, home=home, places=(*kept, *new.values())))
 
     def door_steps(self, door: FrontDoor) -> list[Step]:
-        # Where a host leads to the door, the room needs no way by this machine.
+        # With an Ingress, attendees need no port forward of this machine.
         ways = (self._teachers_forward,) if self._ingress else (self._forward, self._teachers_forward)
         forwards = Forwards(
             *(
@@ -184,16 +184,16 @@ class Workshop:
         )
         return [*self.base.origin.steps_for("door"), door, forwards]
 
-    # --- what there is ---------------------------------------------------------------------
+    # --- existing places -------------------------------------------------------------------
 
     def clusters(self) -> list[dict[str, Any]]:
-        """Returns the places' RayClusters; the label alone, which anybody may set, makes none a place."""
+        """Returns the RayClusters of recorded places: the label alone is no proof, as anybody may set it."""
         ours = {each.namespace for each in self._instances()}
         found = self.base.kube.items(_RAYCLUSTERS, f"{WORKSHOP}={self.base.instance.name}")
         return [each for each in found if each["metadata"]["namespace"] in ours]
 
     def rows(self) -> list[Row]:
-        """Returns the places, by four requests however many there are."""
+        """Returns the rows of all places, with four requests for any number of places."""
         selector = f"{WORKSHOP}={self.base.instance.name}"
         kube = self.base.kube
         clusters = {each["metadata"]["namespace"]: each for each in self.clusters()}
@@ -208,14 +208,14 @@ class Workshop:
             rows.append(Row(name, namespace, url, state, detail, claims.get(name)))
         return rows
 
-    # --- before anything is made -----------------------------------------------------------
+    # --- checks before creation ------------------------------------------------------------
 
     def require_ground(self, places: Sequence[Place]) -> None:
-        """Raises Forbidden, OperatorNotRunning, and NotOurs where a namespace is somebody else's.
+        """Raises Forbidden, OperatorNotRunning, and NotOurs if a namespace is foreign.
 
-        Where a host is to lead to the door, it raises NoIngressClass, too.
+        With an Ingress to the door, it also raises NoIngressClass.
         """
-        # First, for without these the other looks fail, each for a right of its own.
+        # First, as without these permissions each of the other checks would fail with Forbidden.
         rights.require_workshop(self.base.kube)
         if self._ingress:
             self._ingress.require(self.base.kube)
@@ -236,7 +236,7 @@ class Workshop:
             )
 
     def require_room(self, places: Sequence[Place]) -> str:
-        """Returns how large the places are, for people. Raises NoRoom where those that are new don't fit."""
+        """Returns a text with the places' size. Raises NoRoom if the new ones don't fit."""
         clusters = self.clusters()
         there = {each["metadata"]["namespace"] for each in clusters}
         new = [place for place in places if place.instance.namespace not in there]
@@ -252,7 +252,7 @@ class Workshop:
             if pod["metadata"].get("namespace") == self.base.kube.namespace
         ]
         has_door = any((each.get("labels") or {}).get(DOOR) == self.base.instance.name for each in ours)
-        # The door comes after the places, and has to find room, too.
+        # The door starts after the places, and needs room, too.
         owed = [*_to_come(clusters, on_nodes), *([] if has_door else [front_door.size()])]
         left = of_nodes(nodes, pods)
         largest = max(of_nodes(nodes, ()).values(), key=lambda size: (size.memory, size.cpu), default=NOTHING)
@@ -277,9 +277,9 @@ class Workshop:
 
 
 def _to_come(clusters: Iterable[Mapping[str, Any]], on_nodes: Iterable[Mapping[str, Any]]) -> Iterator[Size]:
-    """Returns what pods of places request that are on no node, though their RayClusters are there.
+    """Yields the sizes of missing pods of existing RayClusters of places.
 
-    A pause has taken them, they wait for room, or their node died.
+    They are paused, wait for room, or their node died.
     """
     there = Counter(map(_kind_of, on_nodes))
     for cluster in clusters:
@@ -291,7 +291,7 @@ def _to_come(clusters: Iterable[Mapping[str, Any]], on_nodes: Iterable[Mapping[s
 
 
 def _kind_of(pod: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Returns a pod's namespace, its RayCluster, and `head` or `worker`; empty where it has none."""
+    """Returns a pod's namespace, its RayCluster, and `head` or `worker`; missing ones are empty."""
     metadata = pod["metadata"]
     labels = metadata.get("labels") or {}
     return (

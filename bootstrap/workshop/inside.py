@@ -1,4 +1,4 @@
-"""Runs Rayside's verbs in the workspace of a place: what answers there may be its attendee's."""
+"""Remote execution of Rayside's verbs in a place's workspace; responses are untrusted."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from rayside.connection.heads import head_selector
 from rayside.errors import InvalidArgument, NotRunning, RaysideError
 from rayside.plain import line
 
-# A verb ends within so many seconds, and has so many bytes to say.
+# Limits of a verb: timeout in seconds, and bytes of output.
 _PATIENCE, _LARGEST = 180.0, 256 * 1024
 _MOST_LABS = 100
-# In bytes. A lab is some files of text.
+# Limit: bytes of a lab, which has some text files.
 _LARGEST_LAB = 4 * 1024 * 1024
-# As in a terminal there: image/workspace/entrypoint.
+# Runs a verb as in a terminal there: image/workspace/entrypoint.
 _VERBS = 'cd "$HOME/rayside" && INVOKE_RAYSIDE_STATE_FOLDER="$PWD/.state" exec ./invokew "$@"'
 
-# A lab that comes as a tar file, in a folder of its own; the verb gets that folder's path behind its words.
+# Unpacks a lab from a tar file on stdin to a new folder, whose path is appended to the verb's arguments.
 _UNPACKS = 'changed=$(mktemp -d) && tar -xf - -C "$changed" && set -- "$@" --update "$changed"'
 
-# An attendee packs the same in the editor. The mark comes when all has come.
+# The editor's own command packs the same files. The mark at the end shows that the output is complete.
 _MARK = b"rayside: that is all"
 _PACKS = f'/opt/workspace/pack-files && printf %s "{_MARK.decode()}"'
 _LARGEST_FILES = 64 * 1024 * 1024
 
-# What is done in a place: when something was done in its editor at last, in milliseconds, as the editor says
-# (vscode/src/workshop.js): never, where no editor has told yet. A job that has ended was done until
-# then: its attendee waited for it. And how many jobs are not over.
+# Reads the activity in a place: the time of the last activity in the editor, from its record in milliseconds
+# (vscode/src/workshop.js), or of the last job's end, as its attendee waited for it; and the number of
+# unfinished jobs.
 _LOOK_PATIENCE = 30.0
-# In seconds since 1970: Python has larger whole numbers than it can calculate with.
+# Limit in seconds since 1970: JSON may have integers that are too large for calculations.
 _LATEST = 1e12
 _LOOKS = f"""exec /opt/ray/bin/python -I -c '
 import json, time, urllib.request
@@ -63,18 +63,18 @@ print(json.dumps({{"now": time.time(), "acted": acted, "jobs": len(jobs)}}))
 
 
 def require_right(place: Place) -> None:
-    """Raises Forbidden where we may run nothing in the place's pods.
+    """Raises Forbidden without permission to run commands in the place's pods.
 
-    kubectl would say so, too, but what it prints is not looked at: a place may have it print anything.
+    kubectl's own error is not used: its output is untrusted.
     """
     place.kube.require("create", "pods/exec")
 
 
 def reset(place: Place, lab: str) -> list[dict[str, str]]:
-    """Makes a place's lab anew, or all that were begun where `lab` is empty; what was edited is kept there.
+    """Resets a place's lab, or all begun labs if `lab` is empty; edited files are kept in the place.
 
-    Returns `{"lab", "kept"}` each; `kept` is the folder with what was edited, or empty. Raises NotRunning,
-    PodFailed, Forbidden, InvalidArgument where there is no such lab.
+    Returns `{"lab", "kept"}` each; `kept` is the folder with edited files, or empty. Raises NotRunning,
+    PodFailed, Forbidden, InvalidArgument if there is no such lab.
     """
     words = ["lab", lab, "--reset", "--json"] if lab else ["lab", "--all", "--reset", "--json"]
     document = _verb(place, words)
@@ -94,7 +94,7 @@ class Packed:
 
 
 def packed(lab: Path) -> Packed:
-    """Returns the lab of that folder. Raises InvalidArgument where it is larger than 4 MiB."""
+    """Packs the lab of that folder. Raises InvalidArgument if it is larger than 4 MiB."""
     stream, names = io.BytesIO(), set()
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for file in sorted(lab.rglob("*")):
@@ -113,7 +113,7 @@ def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def update(place: Place, lab: Packed) -> dict[str, list[str]]:
-    """Makes a lab of a place the packed one; what its attendee edited stays.
+    """Replaces a lab of a place by the packed one; the attendee's edited files stay.
 
     Returns `{"updated", "kept"}`: files of the attendee's copy. Raises NotRunning, PodFailed, Forbidden.
     """
@@ -121,7 +121,7 @@ def update(place: Place, lab: Packed) -> dict[str, list[str]]:
     names: dict[str, list[str]] = {}
     for key in ("updated", "kept"):
         files = document.get(key)
-        # No names but those that were brought: the rest would be an attendee's words.
+        # Only names of packed files: other names would be untrusted text.
         if not isinstance(files, list) or not all(
             isinstance(file, str) and file in lab.files for file in files
         ):
@@ -131,10 +131,10 @@ def update(place: Place, lab: Packed) -> dict[str, list[str]]:
 
 
 def collect(place: Place) -> bytes:
-    """Returns an attendee's files as a tar file, compressed by gzip: labs, and what jobs were made of.
+    """Returns an attendee's files as a tar.gz: labs, and sources of jobs.
 
-    What is in it is the attendee's. Raises NotRunning, Forbidden, and PodFailed where there is none, or more
-    than 64 MiB.
+    Its content is untrusted. Raises NotRunning, Forbidden, and PodFailed if there is none, or more than
+    64 MiB.
     """
     command = _in_workspace(place, [], _PACKS)
     packed = bounded(command, _PATIENCE, _LARGEST_FILES)
@@ -154,12 +154,12 @@ def collect(place: Place) -> bytes:
 
 @dataclass(frozen=True)
 class Activity:
-    """What is done in a place, as it says itself: who wants to keep their workers keeps them.
+    """Activity in a place, as the place reports it: attendees can fake it to keep their workers.
 
     Attributes:
         now: its clock, in seconds since 1970.
-        acted: when something was done in its editor at last, or a job ended, by the same clock.
-        jobs: how many jobs are not over.
+        acted: time of the last activity in its editor, or of a job's end, by the same clock.
+        jobs: number of unfinished jobs.
     """
 
     now: float
@@ -168,7 +168,7 @@ class Activity:
 
 
 def activity(place: Place) -> Activity:
-    """Looks what is done in a place. Raises NotRunning where it does not say it; Forbidden."""
+    """Reads the activity in a place. Raises NotRunning if it reports none; Forbidden."""
     try:
         answer = parsed(bounded(_in_workspace(place, [], _LOOKS), _LOOK_PATIENCE, _LARGEST))
     except OSError as error:
@@ -181,12 +181,12 @@ def activity(place: Place) -> Activity:
 
 
 def forget(place: Place) -> None:
-    """Removes what its editor told the teacher, and what it has packed: they are not the next attendee's.
+    """Removes the editor's records for the teacher, and packed files, which the next attendee must not see.
 
-    Raises Forbidden, and PodFailed where that is not sure; a place without a pod has none.
+    Raises Forbidden, and PodFailed if the removal is not confirmed; a place without a pod has none.
     """
     if place.kube.pods(head_selector(place.instance.ray_cluster)):
-        # The wish for help, and what was packed, are beside the rest: vscode/src/workshop.js.
+        # The request for help, and packed files, have the same prefix: vscode/src/workshop.js.
         command = _in_workspace(place, [], f'rm -f {PROGRESS} {PROGRESS}.* && echo "$1"', "gone")
         if bounded(command, _PATIENCE, _LARGEST).strip() != b"gone":
             raise _no_answer(place)
@@ -202,14 +202,14 @@ def _verb(place: Place, words: Sequence[str], unpacks: bytes = b"") -> dict[str,
     error = document.get("error")
     if isinstance(error, dict):
         kind = InvalidArgument if error.get("id") == InvalidArgument.id else PodFailed
-        # Its hint would read as one of ours.
+        # Not the place's own hint, which is untrusted and would read as ours.
         hint = "look into the place, or run it again; ./invokew labs lists the labs"
         raise kind(f"the place {name} says: {_text(error.get('message'))}", hint=hint)
     return document
 
 
 def _in_workspace(place: Place, options: Sequence[str], program: str, *words: str) -> list[str]:
-    """Returns the command that runs a shell's program with these words in a place's workspace."""
+    """Returns the command that runs a shell script with these arguments in a place's workspace."""
     heads = place.kube.pods(head_selector(place.instance.ray_cluster))
     if not heads:
         raise NotRunning(
@@ -222,7 +222,7 @@ def _in_workspace(place: Place, options: Sequence[str], program: str, *words: st
 
 
 def bounded(command: Sequence[str], patience: float, largest: int, feed: bytes = b"") -> bytes:
-    """Returns what a command has printed once it has ended, or has printed or taken more than it may.
+    """Returns a command's output after its end, or after the timeout or limit of bytes.
 
     `feed` is its input.
     """
@@ -238,14 +238,14 @@ def bounded(command: Sequence[str], patience: float, largest: int, feed: bytes =
         finally:
             timer.cancel()
             process.kill()
-            # Popen closes the input too, and would raise what the thread passes over.
+            # Before Popen closes the input, too, and raises an error that the thread suppresses.
             feeding.join()
     return printed
 
 
 def _feed(process: subprocess.Popen[bytes], content: bytes) -> None:
     assert process.stdin is not None
-    # It may end before it has read all: writing fails then, and so does closing, which writes what is left.
+    # The process may end before it has read all: then writing fails, and so does closing, which flushes.
     with contextlib.suppress(OSError), contextlib.closing(process.stdin) as pipe:
         pipe.write(content)
 
@@ -259,10 +259,10 @@ def parsed(printed: bytes) -> dict[str, Any] | None:
 
 
 def _no_answer(place: Place) -> PodFailed:
-    """Returns the error, with what the pod waits for where it is not ready: its node may have died."""
+    """Returns the error, with the reason if the pod is not ready: its node may have died."""
     name = place.instance.name
     waits: list[str] = []
-    # Where the API does not answer either, this is the error.
+    # Also if the API does not respond.
     with contextlib.suppress(RaysideError):
         waits = trouble.waits(place.kube.pods(head_selector(place.instance.ray_cluster)))
     because = f": {waits[0]}" if waits else ""

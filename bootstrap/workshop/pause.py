@@ -1,4 +1,4 @@
-"""Pause of a workshop: the workers of places go, as for a lunch break; editors and files stay."""
+"""Pause of a workshop: removes the workers of places, as for a lunch break; editors and files stay."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from bootstrap.workshop.event import AT_ONCE
 from rayside.errors import NotRunning, RaysideError
 from rayside.steps.step import Condition, Report, Status, missing, pending, ready
 
-# Seconds from one look of `Culling` to the next. Each runs a program in each place that somebody has.
+# Seconds between checks of `Culling`. Each check runs a program in each claimed place.
 LOOK = 60.0
 _REPLICAS = "/spec/workerGroupSpecs/0/replicas"
 
 
 class _Part:
-    """A place's RayCluster, of which nothing is changed but how many workers it has, and the note of that."""
+    """A place's RayCluster; only its number of workers, and the annotation of that, are changed."""
 
     needs: tuple[str, ...] = ()
     patience = 180.0
@@ -51,7 +51,7 @@ class _Part:
 
 
 class Paused(_Part):
-    """A place has no workers, and a note of how many it had: for a break, whatever is done in it."""
+    """A place has no workers, and an annotation with their number before: for a break, even if active."""
 
     @property
     def title(self) -> str:
@@ -71,7 +71,7 @@ class Paused(_Part):
             return
         if not paused(there):
             self._take(there, {})
-        # Another command may have paused it meanwhile: how many workers it noted stays.
+        # Another command may have paused it meanwhile: its recorded number of workers stays.
         elif (idle := notes(there).get(PAUSED_IDLE)) is not None:
             at = _path(PAUSED_IDLE)
             self._change({"op": "test", "path": at, "value": idle}, {"op": "remove", "path": at})
@@ -88,10 +88,10 @@ class Paused(_Part):
 
 
 class IdlePaused(Paused):
-    """A place whose attendee does nothing, and where no job runs, has no workers; any other stays as it is.
+    """An idle place without running jobs has no workers; other places are unchanged.
 
-    A place that nobody has stays, too: who comes late is not to wait for its workers. So does one that got
-    its workers back within these minutes.
+    An unclaimed place keeps its workers, too, so that a late attendee need not wait. So does a place that
+    was resumed within these minutes.
     """
 
     def __init__(self, place: Place, claim: Claim | None, minutes: int) -> None:
@@ -114,7 +114,7 @@ class IdlePaused(Paused):
         if seen.jobs:
             return ready("a job runs in it")
         self._acted = seen.acted
-        # What was done before a claim is another's.
+        # Activity before the claim belongs to an earlier attendee.
         begun = max(_seconds(self._claim.since), _seconds(notes(there).get(RESUMED, "")))
         if seen.now - max(seen.acted, begun) < self._minutes * 60:
             return ready(f"something was done in it {self._minutes} min ago or less")
@@ -156,9 +156,9 @@ class Resumed(_Part):
 
 
 def _is_back(place: Place, there: Mapping[str, Any] | None, claim: Claim | None) -> bool:
-    """Returns whether something is done again in a place that was paused for being idle.
+    """Returns whether a place that was paused as idle is active again.
 
-    One that was freed since then counts, too: it is as all that nobody has, or its next attendee's.
+    A place that was released since then counts, too: unclaimed places, and new attendees, get their workers.
     """
     noted = notes(there) if there and paused(there) else {}
     if PAUSED_IDLE not in noted:
@@ -173,19 +173,19 @@ def _is_back(place: Place, there: Mapping[str, Any] | None, claim: Claim | None)
 
 
 class Culling:
-    """Looks into places again and again.
+    """Repeated checks that pause idle places and resume active ones.
 
     Attributes:
-        minutes: for so long nothing has to be done in a place.
+        minutes: time without activity after which a place is idle.
     """
 
     def __init__(self, minutes: int) -> None:
         self.minutes = minutes
-        # Why a place could not be changed at the last look, by its name.
+        # Errors of the last check, by place.
         self._failures: dict[str, str] = {}
 
     def look(self, places: Mapping[str, Place], claims: Mapping[str, Claim], report: Report) -> None:
-        """Looks into all of them once, side by side; says what it changes, and once what fails."""
+        """Checks all places once, in parallel; reports changes, and each new error once."""
 
         def one(name: str) -> None:
             failure = ""
@@ -213,13 +213,13 @@ class Culling:
 
 
 def _seconds(time: str) -> float:
-    """Returns a time in UTC, as the API writes it, in seconds since 1970; 0 where it is none."""
+    """Parses a time of the API; returns seconds since 1970, 0 if it is invalid."""
     moment = timestamp(time)
     return moment.timestamp() if moment else 0
 
 
 def _number(text: str) -> float:
-    """Returns a number that is in a note; where it is spoilt, one that nothing is above."""
+    """Parses a number in an annotation; returns infinity if it is invalid."""
     try:
         return float(text)
     except ValueError:
@@ -227,5 +227,5 @@ def _number(text: str) -> float:
 
 
 def _path(annotation: str) -> str:
-    """Returns the path of an annotation, as JSON Pointer (RFC 6901) has it."""
+    """Returns the path of an annotation as JSON Pointer (RFC 6901)."""
     return f"/metadata/annotations/{annotation.replace('~', '~0').replace('/', '~1')}"

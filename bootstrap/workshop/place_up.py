@@ -1,4 +1,4 @@
-"""One place of a workshop, made with all its steps as one piece of work among many."""
+"""Step for one place of a workshop, which includes all of the place's steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rayside.system.lock import alone
 
 
 class PlaceUp:
-    """A place is up, with all of its steps, which are one piece of work here."""
+    """A place is ready, with all of its own steps, which are one step here."""
 
     needs: tuple[str, ...] = ()
 
@@ -32,15 +32,15 @@ class PlaceUp:
         return ready(f"namespace {self._place.instance.namespace}")
 
     def apply(self, report: Report) -> None:
-        """Brings it up, while nobody else changes it. Raises what its steps raise, of this place."""
+        """Applies the place's steps, under its lock. Raises their errors, with the place's name."""
         with self._alone(report):
             try:
                 graph.up(self._place.hosted_steps, _Notes(report))
             except RaysideError as error:
-                # What helps is to be done with the place, and not with the cluster beside which it is.
+                # The hint is for the place, not for the cluster beside which it is.
                 hint = Console(cluster=self.name).for_cluster(error.hint)
                 raise type(error)(f"{self.title}: {error.message}", hint=hint) from error
-        # It was seen a moment ago.
+        # The steps were just checked.
         self._is_up = True
 
     def undo(self, report: Report) -> None:
@@ -57,7 +57,7 @@ class PlaceUp:
 
 
 class _Notes:
-    """Progress of the steps of one place, as notes of one piece of work."""
+    """Progress of one place's steps, as notes of one step."""
 
     def __init__(self, report: Report) -> None:
         self._report = report

@@ -1,4 +1,4 @@
-"""Writes the sheet of a workshop's places, with a link for each: as CSV, or as a page to print and cut."""
+"""Sheet of a workshop's places, with a link for each: as CSV, or as a page to print and cut."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from html import escape
 from bootstrap.delivery.door_secrets import Entry, Listed
 from rayside.plain import line
 
-# A spreadsheet takes what begins so for a formula.
+# Prefixes that a spreadsheet takes for a formula.
 _FORMULA = ("=", "+", "-", "@")
 
-# The page runs nothing and asks nobody, whatever an attendee is called.
+# The page runs no scripts and sends no requests, whatever an attendee's name contains.
 _PAGE = """\
 <!doctype html>
 <html lang="en">

@@ -1,1 +1,1 @@
-"""RayJobs: the documents, their submission by kubectl-ray, and what is watched while it waits."""
+"""RayJobs: the documents, their submission through kubectl-ray, and a watcher of its waits."""

@@ -1,6 +1,6 @@
-"""The documents of RayJobs: a user's own file checked, and those that Rayside submits.
+"""RayJob documents: validation of a user's own file, and the documents that Rayside submits.
 
-What KubeRay accepts is in its ray-operator/controllers/ray/utils/validation.go (1.6.2).
+KubeRay's own validation is in its ray-operator/controllers/ray/utils/validation.go (1.6.2).
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from rayside.ray.runtime_env import checked
 
 TEMPLATE = ROOT / "k8s" / "ray-job.yaml"
 API_VERSION = "ray.io/v1"
-# KubeRay gives it to the pods and Secrets of a RayCluster, and takes it in a clusterSelector.
+# KubeRay's label of the pods and Secrets of a RayCluster, also for a clusterSelector.
 CLUSTER_LABEL = "ray.io/cluster"
-# Ray sends what it is used for to its makers, unless this is 0
+# Ray sends usage reports to its makers, unless this is 0
 # (https://docs.ray.io/en/latest/cluster/usage-stats.html).
 USAGE_REPORT = "RAY_USAGE_STATS_ENABLED"
-# Kueue admits what has it by the queue of that name (https://kueue.sigs.k8s.io/docs/tasks/run/rayjobs/).
+# Kueue admits objects with this label through the queue of that name (https://kueue.sigs.k8s.io/docs/tasks/run/rayjobs/).
 _QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
-# KubeRay gives it to the RayCluster that a RayJob makes, and not to that cluster's pods (constant.go).
+# KubeRay's label of the RayCluster that a RayJob makes, but not of that cluster's pods (constant.go).
 _ORIGIN_LABEL = "ray.io/originated-from-cr-name"
-# An RFC 1035 label that leaves room for what KubeRay adds to it (validation.go, constant.go).
+# An RFC 1035 label that leaves room for KubeRay's suffixes (validation.go, constant.go).
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LONGEST_NAME = 47
-# The example has the workspace's password from this Secret, which is that of the instance `rayside`.
+# Secret of the workspace's password in the example; it belongs to the instance `rayside`.
 _EXAMPLES_SECRET = "rayside-workspace"
 _EXAMPLE = "example/ray-job.interactive-mode.yaml shows one"
-# Types of the fields that Rayside reads; KubeRay checks the others. A mapping is that of some fields.
+# Types of the fields that Rayside reads; KubeRay checks the others. A mapping lists some of the fields.
 _ENV: dict[str, Any] = {"valueFrom": {"secretKeyRef": {}}}
 _POD = {"containers": [{"env": [_ENV], "volumeMounts": [{}]}], "volumes": [{}]}
 _GROUP = {"template": {"metadata": {"labels": {}}, "spec": _POD}}
@@ -103,12 +103,12 @@ def load(file: Path, namespace: str) -> dict[str, Any]:
 
 
 def beside(file: Path) -> list[dict[str, Any]]:
-    """Returns the other objects in the file of a RayJob."""
+    """Returns the objects beside the RayJob in its file."""
     return [each for each in yaml_file.read_all(file) if each.get("kind") != "RayJob"]
 
 
 def for_standing_cluster(submission_id: str, instance: Instance) -> dict[str, Any]:
-    """Returns the RayJob for a job on the instance's RayCluster, which is there already."""
+    """Returns the RayJob for a job on the instance's existing RayCluster."""
     document = dict(yaml_file.read(TEMPLATE))
     document["metadata"] = {"name": object_name(submission_id), "labels": instance.labels}
     document["spec"] = {**document["spec"], "clusterSelector": {CLUSTER_LABEL: instance.ray_cluster}}
@@ -116,7 +116,7 @@ def for_standing_cluster(submission_id: str, instance: Instance) -> dict[str, An
 
 
 def object_name(submission_id: str) -> str:
-    """Returns the RayJob's name for a submission id, which Ray lets be anything: its end, made valid."""
+    """Returns the RayJob's name for a submission id, which can be any text: its end, made valid."""
     name = re.sub("[^a-z0-9]+", "-", submission_id.lower())[-_LONGEST_NAME:].strip("-")
     return name if _NAME.fullmatch(name) else f"job-{name}"[:_LONGEST_NAME].rstrip("-")
 
@@ -133,7 +133,7 @@ def runtime_env(rayjob: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def reserved(rayjob: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a RayJob reserves for its entrypoint, by Ray's names. Raises InvalidYaml."""
+    """Returns the resources that a RayJob reserves for its entrypoint, by Ray's names. Raises InvalidYaml."""
     spec = rayjob["spec"]
     text = spec.get("entrypointResources")
     try:
@@ -154,12 +154,12 @@ def reserved(rayjob: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def queue(rayjob: Mapping[str, Any]) -> str:
-    """Returns the name of the queue that the RayJob is in; empty without one."""
+    """Returns the name of the RayJob's queue; empty without one."""
     return str((rayjob["metadata"].get("labels") or {}).get(_QUEUE_LABEL) or "")
 
 
 def suspended(rayjob: Mapping[str, Any]) -> bool:
-    """Returns whether KubeRay makes no cluster for the RayJob before its `suspend` is false."""
+    """Returns whether KubeRay waits with the RayJob's cluster until `suspend` is false."""
     return bool(rayjob["spec"].get("suspend"))
 
 
@@ -171,12 +171,12 @@ def has_relay(rayjob: Mapping[str, Any]) -> bool:
 
 
 def own_head_selector(name: str) -> str:
-    """Returns the labels of the head pod that the RayJob of that name makes, once submitted here."""
+    """Returns the label selector of the head pod of a RayJob of that name, once submitted here."""
     return f"{_ORIGIN_LABEL}={name},ray.io/node-type=head"
 
 
 def problem(rayjob: Mapping[str, Any]) -> RaysideError | None:
-    """Returns why KubeRay gave the RayJob up; None where it did not."""
+    """Returns why KubeRay gave up the RayJob; None if it did not."""
     name, status = rayjob["metadata"]["name"], rayjob.get("status") or {}
     if status.get("jobDeploymentStatus") not in ("Failed", "ValidationFailed"):
         return None
@@ -190,7 +190,7 @@ def problem(rayjob: Mapping[str, Any]) -> RaysideError | None:
 
 
 def ended(rayjob: Mapping[str, Any]) -> Job | None:
-    """Returns the job that has ended, as KubeRay knows it when the cluster has gone; None before its end."""
+    """Returns the ended job from the RayJob's status, as its cluster may be gone; None before its end."""
     status = rayjob.get("status") or {}
     if status.get("jobStatus") not in ENDED:
         return None
@@ -199,10 +199,10 @@ def ended(rayjob: Mapping[str, Any]) -> Job | None:
 
 
 def with_own_cluster(rayjob: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a RayJob that makes its own cluster, as it is submitted.
+    """Returns a RayJob that makes its own cluster, ready to be submitted.
 
-    It gets a label by which a forward finds the head pod before its cluster has a name, and no
-    usage report of Ray, unless the RayJob itself says anything of it.
+    It gets a label with which a port forward finds the head pod before its cluster has a name; Ray's usage
+    reports are off, unless the RayJob itself sets them.
     """
     changed = copy.deepcopy(dict(rayjob))
     cluster = changed["spec"]["rayClusterSpec"]
@@ -210,7 +210,7 @@ def with_own_cluster(rayjob: Mapping[str, Any]) -> dict[str, Any]:
     labels = template.setdefault("metadata", {}).setdefault("labels", {})
     labels[_ORIGIN_LABEL] = rayjob["metadata"]["name"]
     for pod in own_pods(changed):
-        for container in (pod.get("containers") or [])[:1]:  # KubeRay takes the first for Ray's
+        for container in (pod.get("containers") or [])[:1]:  # KubeRay runs Ray in the first
             variables = container.get("env") or []
             if not any(variable.get("name") == USAGE_REPORT for variable in variables):
                 container["env"] = [*variables, {"name": USAGE_REPORT, "value": "0"}]
@@ -218,14 +218,14 @@ def with_own_cluster(rayjob: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def own_pods(rayjob: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Returns the specifications of the pods of a RayJob's own cluster: of the head, then of the workers."""
+    """Returns the pod specifications of a RayJob's own cluster: head, then workers."""
     cluster = rayjob["spec"]["rayClusterSpec"]
     groups = (cluster.get("headGroupSpec") or {}, *(cluster.get("workerGroupSpecs") or []))
     return [(group.get("template") or {}).get("spec") or {} for group in groups]
 
 
 def with_workspace_secret(rayjob: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Returns a RayJob in which the Secret that the example names is this one, of the cluster that is up."""
+    """Returns a RayJob with this Secret, of the running cluster, in place of the example's Secret."""
     changed = copy.deepcopy(dict(rayjob))
     head = changed["spec"]["rayClusterSpec"].get("headGroupSpec") or {}
     for container in ((head.get("template") or {}).get("spec") or {}).get("containers") or []:
@@ -237,7 +237,7 @@ def with_workspace_secret(rayjob: Mapping[str, Any], name: str) -> dict[str, Any
 
 
 def asks_for_token(rayjob: Mapping[str, Any]) -> bool:
-    """Returns whether the job's cluster asks for a token; the standing cluster always does."""
+    """Returns whether the job's cluster requires a token; the standing cluster always does."""
     own_cluster = rayjob["spec"].get("rayClusterSpec")
     return own_cluster is None or (own_cluster.get("authOptions") or {}).get("mode") == "token"
 

@@ -1,6 +1,6 @@
-"""The submission of RayJobs by kubectl-ray, with an end to its waits, or in its place.
+"""Submission of RayJobs through kubectl-ray, with timeouts, or without it.
 
-What kubectl-ray does is in KubeRay's kubectl-plugin/pkg/cmd/job/job_submit.go (1.6.2).
+kubectl-ray's source is KubeRay's kubectl-plugin/pkg/cmd/job/job_submit.go (1.6.2).
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from rayside.system import processes
 from rayside.system.shell import Shell, printable
 from rayside.waiting import until
 
-# Marks kubectl-ray and the `ray` that it runs, so that both are found when they have to be ended.
+# Environment variable that marks kubectl-ray and the `ray` that it runs, to find and end both.
 _MARK = "RAYSIDE_SUBMISSION"
-# Seconds until a RayJob that was deleted is gone: KubeRay stops its job first.
+# Timeout in seconds of a RayJob's removal: KubeRay stops its job first.
 _REMOVAL = 30.0
 
 
 @dataclass(frozen=True)
 class KubectlRay:
-    """`kubectl ray job submit`, with an end to its waits.
+    """`kubectl ray job submit`, with timeouts.
 
     `ray_programs` is the folder of the `ray` that kubectl-ray runs.
     """
@@ -66,13 +66,13 @@ class KubectlRay:
     ) -> None:
         """Makes the RayJob, waits for its cluster, and submits `job` to the dashboard at `url`.
 
-        `before` makes what the RayJob needs; it is called when nothing speaks against making that.
-
+        `before` creates objects that the RayJob needs; it is called after all checks.
         `token_file` holds the token of the standing cluster; for a RayJob that makes its own
-        cluster it is written, readable by its owner alone, as soon as there is a token. An earlier
-        try of the same submission id that was cut off is taken up again. What fails takes the
-        RayJob that it made with it. Raises SubmissionFailed, NotReady, PodFailed and its kin,
-        OperatorNotRunning, NamespaceTerminating, ClusterUnreachable, MissingProgram, Interrupted.
+        cluster it is written, readable by its owner alone, as soon as there is a token. An interrupted
+        attempt with the same submission id is resumed. A failed submission removes its RayJob.
+
+        Raises SubmissionFailed, NotReady, PodFailed and its kin, OperatorNotRunning, NamespaceTerminating,
+        ClusterUnreachable, MissingProgram, Interrupted.
         """
         name = rayjob["metadata"]["name"]
         require_namespace(self.kube)
@@ -86,7 +86,7 @@ class KubectlRay:
         job = replace(job, runtime_env=checked({**of_rayjob, **job.runtime_env}, "the job"))
         env = self.environment(submission_id, token_file if asks_for_token else None)
         sent = document.with_own_cluster(rayjob) if makes_cluster else rayjob
-        # YAML has dates, which Kubernetes reads as the text that they were.
+        # YAML has dates, which Kubernetes expects as text.
         sent = json.loads(json.dumps(sent, default=str))
         require_own_listener(url)
         before()
@@ -122,9 +122,9 @@ class KubectlRay:
         env: Mapping[str, str],
         watcher: Watcher,
     ) -> bool:
-        """Returns whether Ray has the job: it has not where Kueue has suspended the RayJob, which is there.
+        """Returns whether Ray has the job; it has not if Kueue has suspended the RayJob, which then exists.
 
-        Raises why kubectl-ray's wait was in vain.
+        Raises the problem that ended kubectl-ray's wait.
         """
         failed = None
         with (
@@ -143,7 +143,7 @@ class KubectlRay:
             # KubeRay names a cluster before it sees that the RayJob is suspended: kubectl-ray finds none.
             with contextlib.suppress(ClusterUnreachable):
                 watcher.problem = watcher.look(time.monotonic())
-        if watcher.problem:  # kubectl-ray ends with 0 where it is told to end
+        if watcher.problem:  # kubectl-ray exits with 0 when it is terminated
             raise watcher.problem
         if failed and not watcher.suspended:
             raise self._why_it_failed(watcher, failed)
@@ -152,9 +152,9 @@ class KubectlRay:
     def command(
         self, manifest: Path, job: jobs.Submission, submission_id: str, url: str, runtime_env: Path | None
     ) -> list[str]:
-        """`manifest` is the RayJob's file, `runtime_env` that of the job's runtime_env.
+        """Returns kubectl-ray's command; `manifest`: the RayJob's file; `runtime_env`: the runtime_env's.
 
-        It may hold secrets (env_vars), which an argument would show in the process list.
+        A runtime_env may hold secrets (env_vars), which an argument would show in the process list.
         """
         inline = ["--runtime-env-json", json.dumps(job.environment())]
         reserved = {f"--{name.replace('_', '-')}": value for name, value in job.reserved.items()}
@@ -166,12 +166,12 @@ class KubectlRay:
             *(["--runtime-env", str(runtime_env)] if runtime_env else inline),
             *["--metadata-json", json.dumps(job.all_metadata())],
             *(word for option, value in reserved.items() for word in (option, json.dumps(value))),
-            # It joins the words with spaces and splits them again: quoted once more, as one.
+            # kubectl-ray joins the words with spaces and splits them again: so they are quoted as one.
             *["--", printable(job.words())],
         ]
 
     def environment(self, submission_id: str, token_file: Path | None) -> dict[str, str]:
-        """For kubectl-ray and the `ray` that it runs; the token only as a file's name."""
+        """Returns the environment of kubectl-ray and its `ray`; the token only as a file's name."""
         unwanted = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
         token = {"RAY_AUTH_TOKEN_PATH": str(token_file)} if token_file else {}
         return {
@@ -185,9 +185,9 @@ class KubectlRay:
         }
 
     def _submitted_before(self, name: str, submission_id: str, url: str, token_file: Path) -> bool:
-        """Whether Ray has the job already; removes what an earlier try of it left.
+        """Returns whether Ray has the job already; removes the RayJob of an earlier attempt.
 
-        Raises SubmissionFailed where the RayJob is another job's.
+        Raises SubmissionFailed if the RayJob belongs to another job.
         """
         earlier = self.kube.ray("rayjobs", name)
         if earlier is None:
@@ -211,14 +211,14 @@ class KubectlRay:
         return False
 
     def _removal(self, name: str) -> str:
-        """The command to paste that removes the RayJob of that name."""
+        """Returns the command that removes the RayJob of that name."""
         return printable(["kubectl", *self.kube.options, "-n", self.kube.namespace, "delete", "rayjob", name])
 
     def _end(self, submission_id: str) -> None:
         processes.end(lambda: processes.marked(_MARK, submission_id), patience=2)
 
     def _remove(self, watcher: Watcher) -> None:
-        # kubectl-ray may have made it a moment before it was ended, unseen.
+        # kubectl-ray may have made it, unseen, just before it was ended.
         with contextlib.suppress(ClusterUnreachable):
             there = self.kube.ray("rayjobs", watcher.name)
             if there and there["spec"].get("jobId") == watcher.submission_id:
@@ -238,7 +238,7 @@ class KubectlRay:
 
 @contextlib.contextmanager
 def _private_environment(job: jobs.Submission) -> Iterator[Path | None]:
-    """Yields a file with the job's runtime_env, where the user gave one, which only its owner can read."""
+    """Yields a private file with the job's runtime_env; None if the user gave none."""
     if not job.runtime_env:
         yield None
         return
@@ -250,7 +250,7 @@ def _private_environment(job: jobs.Submission) -> Iterator[Path | None]:
 
 
 def _without_folders(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """The submission decides on folders."""
+    """Returns a runtime_env without folders, which the submission sets."""
     return {name: value for name, value in environment.items() if name not in ("working_dir", "py_modules")}
 
 
@@ -267,8 +267,8 @@ def _path(kube: Kube, name: str) -> str:
 
 
 def _reason(output: str) -> str:
-    # The first lines are the command itself; the last one is kubectl-ray's, which knows Ray's exit
-    # code only, where Ray's traceback ends with the reason.
+    # The first lines are the command itself; the last one is kubectl-ray's, with Ray's exit code only. The
+    # reason is at the end of Ray's traceback.
     lines = [line.strip() for line in output.splitlines()[1:] if line.strip()]
     telling = [line for line in lines if re.match(r"(\w+\.)*\w*(Error|Exception)\b", line)]
     from_ray = [line for line in telling if "Error occurred with Ray job submit" not in line]

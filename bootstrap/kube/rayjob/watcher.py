@@ -1,4 +1,4 @@
-"""Watches a RayJob until its cluster is ready, and notices when that wait is in vain."""
+"""Watcher of a RayJob until its cluster is ready, or can't become ready."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from bootstrap.kube.rayjob import document
 from rayside.errors import ClusterUnreachable, NotReady, RaysideError, SubmissionFailed
 from rayside.private_file import write_private
 
-# Seconds between two looks, and how long KubeRay may take to name the cluster; 1 to 2 s were seen.
+# Seconds between two checks, and timeout for KubeRay to name the cluster; 1 to 2 s were seen.
 _PAUSE, _NAMING = 1.0, 20.0
-# kubectl-ray waits so many seconds for the cluster to be ready, and we, where kubectl-ray does not.
+# Timeouts in seconds for the cluster to be ready: of kubectl-ray, and ours without kubectl-ray.
 _KUBECTL_RAYS, _OURS = 120.0, 600.0
-# KubeRay calls it so once the cluster is ready: it waits for the job, or asks Ray for it.
+# KubeRay's states once the cluster is ready: it waits for the job, or asks Ray for it.
 _READY = ("Waiting", "Running")
-# Seconds that a pod's trouble has to last: a container may be started again at once, and be well.
+# Seconds that a pod's problem has to last: a container may be restarted at once, and be healthy.
 _SETTLING = 5.0
 
 
 @dataclass
 class Watcher:
-    """Looks at a RayJob, its operator and its pods while kubectl-ray, or `wait`, waits for them.
+    """Checks a RayJob, its operator and its pods while kubectl-ray, or `wait`, waits for them.
 
-    `token_file` is where the token of the RayJob's own cluster is written to; None where there is
-    nothing to write. `problem` is why waiting is in vain; None while it is not. `suspended` and `ready`
-    are what the last look saw of the RayJob, and of its cluster.
+    The token of the RayJob's own cluster is written to `token_file`; None for no token. `problem` is why
+    waiting is in vain, else None. `suspended` (the RayJob) and `ready` (its cluster) are from the last
+    check.
     """
 
     kube: Kube
@@ -55,9 +55,9 @@ class Watcher:
 
     @contextlib.contextmanager
     def watching(self, end: Callable[[], None]) -> Iterator[None]:
-        """Looks once a second in a thread; `end` is called once, as soon as kubectl-ray's wait is in vain.
+        """Checks once a second in a thread; calls `end` once, as soon as kubectl-ray's wait is in vain.
 
-        It is also in vain where the RayJob is suspended: see `document.suspended`.
+        It is also in vain if the RayJob is suspended: see `document.suspended`.
         """
         defects: list[BaseException] = []
 
@@ -78,19 +78,19 @@ class Watcher:
             yield
         finally:
             self._stop.set()
-            # A look may hang for longer than an interrupted command may take to end.
+            # A check may hang for longer than an interrupted command may take to end.
             thread.join(timeout=1)
             if defects:
                 raise defects[0]
 
     def wait(self) -> None:
-        """Waits in place of kubectl-ray, as long as the RayJob is suspended. Raises why that is in vain."""
+        """Waits in place of kubectl-ray, as long as the RayJob is suspended. Raises the problem."""
 
         def over() -> bool:
             try:
                 self.problem = self.look(time.monotonic())
             except ClusterUnreachable as error:
-                # A queue may take hours, and this machine sleep meanwhile.
+                # A queue may take hours, in which this machine may sleep.
                 self._say(error.message)
             if self._is_gone:
                 self.problem = SubmissionFailed(
@@ -104,7 +104,7 @@ class Watcher:
             raise self.problem
 
     def look(self, now: float) -> RaysideError | None:
-        """Why waiting is in vain at `now`, in seconds of a clock that only goes on.
+        """Returns why waiting is in vain at `now`, in seconds of a monotonic clock.
 
         Raises ClusterUnreachable.
         """
@@ -115,7 +115,7 @@ class Watcher:
         if self._first_seen is None:
             self._first_seen = now
         status = rayjob.get("status") or {}
-        if status.get("jobStatus"):  # Ray has the job: what becomes of it is no more our concern
+        if status.get("jobStatus"):  # Ray has the job: the rest is not watched here
             return None
         if given_up := document.problem(rayjob):
             return given_up
@@ -125,7 +125,7 @@ class Watcher:
             return error
         self.suspended = document.suspended(rayjob)
         if self.suspended:
-            # The cluster that it may have had, or that was named for a moment, is not the one that it gets.
+            # A cluster that it had, or that was named for a moment, is not the one that it will get.
             self._first_seen, self._troubled_since = now, None
             self.ready = self._has_token = False
             queue = document.queue(rayjob)
@@ -153,7 +153,7 @@ class Watcher:
         return pod_problem if now - self._troubled_since >= _SETTLING else None
 
     def not_ready(self, seconds: float = _KUBECTL_RAYS) -> RaysideError:
-        """For when the patience with the cluster is over: by default kubectl-ray's own."""
+        """Returns the error of a timeout of the cluster; default: kubectl-ray's timeout."""
         waits = f": {'; '.join(self._waits())}".removesuffix(": ")
         return NotReady(
             f"RayCluster {self._ray_cluster} was not ready after {seconds:g} s{waits}",
@@ -196,7 +196,7 @@ class Watcher:
         )
 
     def _why_no_pods(self) -> RaysideError | None:
-        """Where KubeRay could make no pod of the cluster, as where a quota is used up."""
+        """Returns why KubeRay could make no pod of the cluster, such as a used-up quota."""
         if self.kube.pods(self._selector):
             return None
         ray_cluster = self.kube.ray("rayclusters", self._ray_cluster)
@@ -211,11 +211,11 @@ class Watcher:
 
 
 def _token(kube: Kube, rayjob: Mapping[str, Any], selector: str) -> bytes | None:
-    """Returns the token of a RayJob's own cluster; None where KubeRay has not made it yet."""
+    """Returns the token of a RayJob's own cluster; None if KubeRay has not made it yet."""
     options = (rayjob["spec"].get("rayClusterSpec") or {}).get("authOptions") or {}
     secret_name = options.get("secretName")
     path = f"{CORE}/namespaces/{kube.namespace}/secrets"
-    # By label where the RayJob names no Secret: KubeRay shortens the name where it is long.
+    # By label if the RayJob names no Secret: KubeRay shortens long names.
     secrets = [kube.get(f"{path}/{secret_name}") or {}] if secret_name else kube.items(path, selector)
     for secret in secrets:
         if "auth_token" in secret.get("data", {}):
