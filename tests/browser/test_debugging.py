@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import re
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
-from bootstrap.settings import ROOT
-from rayside.client import launch_json
 from tests.browser.conftest import Open
 from tests.browser.stories import (
     AREAS,
     BUSY,
     CALLS,
-    DIVISION,
     EXAMPLE,
     FAILING,
     NO_WAIT,
@@ -36,8 +28,6 @@ from tests.browser.stories import (
     written,
 )
 from tests.browser.workspace import Workspace
-from tests.integration.conftest import Rayside
-from tests.patience import PATIENCE
 
 
 @pytest.mark.gate
@@ -82,47 +72,6 @@ def test_failed_tasks_run_again_with_the_file_as_it_was_saved(
     with opened(local.address(folder)) as workbench:
         run_failed_tasks_again(local, workbench, name)
     assert "return area / area\n" in (folder / "costs.py").read_text()
-
-
-@contextlib.contextmanager
-def replayed(rayside: Rayside, capsule: Path) -> Iterator[tuple[int, str]]:
-    """Runs `replay --listen`; yields its port and its token."""
-    command = [str(ROOT / "invokew"), "replay", str(capsule), "--listen", "0"]
-    with subprocess.Popen(command, env=rayside.environment, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        try:
-            told = ""
-            while " token: " not in told and (line := process.stderr.readline()):
-                told += line
-            port = re.search(r"127\.0\.0\.1:(\d+)", told)
-            token = re.search(r"asks for a token: cat (\S+)", told)
-            assert port and token, told
-            yield int(port[1]), Path(token[1]).read_text().strip()
-            assert process.wait(PATIENCE) == 0
-        finally:
-            process.kill()
-
-
-def test_a_recorded_failure_opens_as_a_process_that_has_stopped(
-    local: Workspace, opened: Open, tmp_path: Path
-) -> None:
-    folder = written(tmp_path / "my code", "costs.py", FAILING)
-    local.stop_all()
-    name = local.submit(folder, "costs.py", *NO_WAIT, "--record-failures")
-    job, capsule = local.ended(name), tmp_path / "costs.capsule"
-    recorded = [row["id"] for row in local.rayside.json("failures", "--job", job.submission_id)]
-    assert local.rayside.run("failures", "--get", recorded[0], "--to", str(capsule)).returncode == 0
-    (folder / "costs.py").unlink()
-    with replayed(local.rayside, capsule) as (port, token):
-        settings = {**launch_json.configuration(port), "token": token}
-        (folder / ".vscode").mkdir()
-        (folder / ".vscode" / "launch.json").write_text(json.dumps({"configurations": [settings]}))
-        with opened(local.address(folder)) as workbench:
-            workbench.command("Debug: Start Debugging")
-            workbench.expect_stopped("costs.py", DIVISION)
-            expect(workbench.variable("area")).to_have_count(1)
-            workbench.press("Continue")
-            expect(workbench.debugging).to_be_hidden()
 
 
 def test_what_all_processes_of_a_job_do_is_shown_as_a_tree(
