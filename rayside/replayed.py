@@ -14,6 +14,7 @@ from typing import Any
 from rayside.capsule_file import Capsule, Frame, Variable
 from rayside.dap.framing import Message
 from rayside.relay.editor import Editor
+from rayside.relay.schemas import REQUESTS
 
 _THREAD = 1
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -117,7 +118,8 @@ class Replayed:
         elif not editor.admitted:
             editor.refuse(request, "attach first, with the token")
         elif command not in handlers:
-            editor.refuse(request, REFUSAL)
+            # Editors also send requests of their own, such as debugpy's `debugpySystemInfo`.
+            editor.refuse(request, REFUSAL, is_for_users=command in REQUESTS)
         else:
             try:
                 editor.respond(request, handlers[command](arguments))

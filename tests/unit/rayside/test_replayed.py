@@ -19,6 +19,7 @@ from rayside.capsule_file import Capsule, Error, Frame, Variable
 from rayside.dap.client import Client
 from rayside.dap.framing import encode
 from rayside.errors import AttachFailed, RequestFailed
+from rayside.relay.editor import Editor
 from rayside.replayed import REFUSAL, Replayed
 from rayside.worker import called_again
 from tests.patience import PATIENCE
@@ -117,6 +118,26 @@ def test_it_is_a_process_that_has_stopped() -> None:
         await client.disconnect()
 
     played(story)
+
+
+def test_a_request_that_no_user_has_made_opens_no_message_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: dict[str, bool] = {}
+    refuse = Editor.refuse
+
+    def noted(editor: Editor, request: Any, reason: str, *, is_for_users: bool = True) -> None:
+        shown[request["command"]] = is_for_users
+        refuse(editor, request, reason, is_for_users=is_for_users)
+
+    async def story(port: int, replayed: Replayed) -> None:
+        client = await attached(port)
+        for command in ("debugpySystemInfo", "next"):
+            with pytest.raises(RequestFailed):
+                await client.request(command, {})
+        await client.disconnect()
+
+    monkeypatch.setattr(Editor, "refuse", noted)
+    played(story)
+    assert shown == {"debugpySystemInfo": False, "next": True}
 
 
 def test_without_the_token_nothing_is_shown() -> None:
