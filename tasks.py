@@ -225,7 +225,7 @@ def up(
 
 @verb()
 def status(context: Context, name: str | None = None, json: bool = False, everyone: bool = False) -> None:
-    """Show what is true now, step by step, and the addresses."""
+    """Show the state of each step, and the addresses."""
     from bootstrap.verbs import up_and_down
 
     up_and_down.status(*_given(context, json, name=name), everyone=everyone)

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if unknown:
             of = f"rayside {given.command}"
             raise InvalidArgument(
-                f"unrecognized arguments: {' '.join(unknown)}", hint=f"{of} --help says how it is typed"
+                f"unrecognized arguments: {' '.join(unknown)}", hint=f"{of} --help shows the usage"
             )
         name = given.command
         console = Console(getattr(given, "json", False), program=PACKAGE)

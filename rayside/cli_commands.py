@@ -313,7 +313,7 @@ COMMANDS = (
         _JOB,
     ),
     Command(
-        "compare", "show what an expression gives in all stopped tasks", _compare, options.COMPARE, (_EXPR,)
+        "compare", "compare an expression's value in all stopped tasks", _compare, options.COMPARE, (_EXPR,)
     ),
     Command(
         "retry", "run failed tasks again, with your edited files", _retry, options.RETRY, (options.TASK,)
@@ -329,18 +329,18 @@ COMMANDS = (
     ),
     Command(
         "attach",
-        "open what runs without --debug to the debugger, or show its stacks",
+        "open a job without --debug to the debugger, or show its stacks",
         _attach,
         (options.JSON,),
         (options.PROCESSES,),
     ),
     Command("mcp", "serve the debugger to a coding agent", _mcp, options.MCP, (), _MCP),
     Command("logs", "show what a job printed, or the log of Ray's head", _logs, options.LOGS, _JOB),
-    Command("status", "show what is true now, step by step, and the jobs", _status, options.STATUS),
-    Command("disconnect", "end what connect began; the cluster and its jobs stay", _disconnect),
+    Command("status", "show the state of the connection, and the jobs", _status, options.STATUS),
+    Command("disconnect", "end the connection; the cluster and its jobs stay", _disconnect),
     Command(
         "completion",
-        "print a script for the completion of bash, zsh or fish",
+        "print a completion script for bash, zsh or fish",
         _completion,
         (),
         (_SHELL,),

@@ -49,13 +49,11 @@ SUBMISSION = (
     ),
     Option("entrypoint", 'what to run there, as in "python your_program.py --its option"', "E"),
     Option("runtime-env", "YAML file with more of Ray's runtime_env (pip, env_vars, ...)", "F"),
-    Option("debug", "its processes open a debugger and wait for one: breakpoints in unmodified code"),
-    Option("post-mortem", "with --debug, an exception that a task does not catch stops where it was raised"),
+    Option("debug", "open the job's processes to the debugger, for breakpoints in unmodified code"),
+    Option("post-mortem", "with --debug, stop at uncaught exceptions of tasks, where they were raised"),
     Option("record-failures", "with --debug, a failed task leaves a capsule (default with --post-mortem)"),
     Option("no-record-failures", "with --post-mortem, a failed task leaves no capsule"),
-    Option(
-        "attach-timeout", "with --debug, seconds that they wait (default: 60); with 0 they do not wait", "S"
-    ),
+    Option("attach-timeout", "with --debug, seconds to wait for a debugger (default: 60); 0: no wait", "S"),
     JSON,
 )
 
@@ -64,50 +62,52 @@ SUBMISSION = (
 PROCESSES = Option("id", "id of a job, an actor or a worker", "ID")
 _WHOM = "a task's name, a process id, a worker's id or @GROUP (default: all that have failed)"
 TASK = Option("task", _WHOM, "TASK", is_optional=True)
-EVERYONE = Option("everyone", "jobs of all users of that Ray cluster, not only yours")
+EVERYONE = Option("everyone", "jobs of all users of the Ray cluster, not only yours")
 _JOB = Option("job", "id of a job (default: the newest)", "ID")
-NAME = Option("name", "which cluster is meant, of several (default: rayside)", "NAME")
+NAME = Option("name", "name of the cluster, if there are several (default: rayside)", "NAME")
 BREAK = Option(
     "break",
     "FILE:LINE[ first| gather N][:CONDITION] to stop at, FILE of yours; may be repeated",
     "PLACE",
     may_be_repeated=True,
 )
-POST_MORTEM = Option("post-mortem", "an exception stops where it was raised, if nothing catches it")
+POST_MORTEM = Option("post-mortem", "stop at uncaught exceptions, where they were raised")
 EVALUATE = Option(
     "evaluate",
     "expression to evaluate at each stop (with --json); may be given several times",
     "EXPR",
     may_be_repeated=True,
 )
-STOPS = Option("stops", f"scripted: end after N stops, the rest goes on (default: {MOST_STOPS})", "N")
+STOPS = Option("stops", f"scripted: end after N stops, and let the job continue (default: {MOST_STOPS})", "N")
 CONNECT = (
     Option("address", "the dashboard of an existing Ray cluster, as in http://HOST:8265", "URL"),
     Option("ssh", "the host of an existing Ray cluster's head, reached by OpenSSH", "HOST"),
     Option("context", "the context of a kubeconfig that leads to a Ray cluster in Kubernetes", "CONTEXT"),
     Option("namespace", "the namespace of that Ray cluster (default: the context's)", "NAMESPACE"),
-    Option("ray-cluster", "the RayCluster, RayJob or RayService there, of several", "NAME"),
-    Option("token-file", "the file with that Ray's token (default: where Ray itself looks for it)", "FILE"),
-    Option("user", "the name under which others of that Ray know your jobs (default: yours here)", "NAME"),
+    Option("ray-cluster", "the RayCluster, RayJob or RayService, if the namespace has several", "NAME"),
+    Option("token-file", "the file with the Ray cluster's token (default: Ray's own locations)", "FILE"),
+    Option(
+        "user", "your name on your jobs, for other users of the Ray cluster (default: your login)", "NAME"
+    ),
 )
 SUBMIT = (
     *SUBMISSION,
     Option("pip-debugpy", "with --debug, install debugpy with pip: for an image that has none"),
-    Option("wait", "show the job's output until it ends; the exit code says how it ended"),
+    Option("wait", "show the job's output until it ends; the exit code is the job's outcome"),
     Option("print-runtime-env", "submit nothing: print what --debug adds, for a ray.init of your own"),
-    Option("serve", "submit nothing: print it for the config of a Ray Serve application"),
+    Option("serve", "submit nothing: print the same for the config of a Ray Serve application"),
 )
 DEBUG = (
     Option("job", "id of a job, to see only its tasks (default: all jobs; with --json the newest one)", "ID"),
     BREAK,
-    Option("exceptions", "stop where a task raises what it does not catch"),
+    Option("exceptions", "stop at exceptions that a task does not catch"),
     EVALUATE,
     Option("timeout", "seconds to wait for the next stop (default: 60)", "S"),
     STOPS,
-    Option("launch-json", "only have VS Code know the cluster: makes .vscode/launch.json, or adds to it"),
-    Option("json", "scripted: record each stop, let it go on, print one document when the job has ended"),
-    Option("everyone", "debug jobs of all who debug on that Ray, not only yours"),
-    Option("no-children", "leave processes that tasks start, such as data loaders, alone"),
+    Option("launch-json", "only write the configuration for VS Code to .vscode/launch.json"),
+    Option("json", "scripted: record each stop, resume, and print one document at the job's end"),
+    Option("everyone", "debug jobs of all users of the Ray cluster, not only yours"),
+    Option("no-children", "do not debug child processes of tasks, such as data loaders"),
 )
 STATUS = BREAKPOINTS = (JSON, EVERYONE)
 STACKS = COMPARE = (_JOB, JSON, EVERYONE)
@@ -121,9 +121,9 @@ RETRY = (
     EVERYONE,
 )
 MCP = (
-    Option("look", "the agent only looks: nothing that resumes, evaluates or edits (the default)"),
-    Option("act", "the agent also evaluates, sets breakpoints, resumes and retries, where no person debugs"),
-    Option("job", "id of the only job that it sees (default: all of your jobs)", "ID"),
+    Option("look", "only tools that look, and none that resumes, evaluates or edits (default)"),
+    Option("act", "also tools that evaluate, set breakpoints, resume and retry, while no person debugs"),
+    Option("job", "id of the only visible job (default: all of your jobs)", "ID"),
 )
 FAILURES = (
     Option("job", "id of a job, to list only its failures", "ID"),
@@ -136,13 +136,13 @@ REPLAY = (
     Option("run", "call the function here with its recorded inputs, under the debugger"),
     Option("break", "with --run, line to stop at; may be given several times", "FILE:LINE[:CONDITION]", True),
     Option("listen", "port for an editor, in place of the terminal; 0 takes a free one", "PORT"),
-    Option("submit", "call it in a job with --debug --post-mortem, and this folder as its working_dir"),
-    Option("yes", "with --run or --submit, do not ask before pickled code is run"),
+    Option("submit", "call it in a job with --debug --post-mortem, with this folder as working_dir"),
+    Option("yes", "with --run or --submit, run pickled code without asking"),
 )
-CAPSULE = Option("file", "a capsule, as `failures --get` has written it", "FILE")
+CAPSULE = Option("file", "a capsule file from `failures --get`", "FILE")
 LOGS = (
     Option("job", "id of the job whose output to show (default: the newest job)", "ID"),
-    Option("follow", "go on until the job has ended"),
+    Option("follow", "continue until the job has ended"),
     Option("ray", "show the log of Ray's head instead"),
 )
 RUN = (
@@ -150,9 +150,9 @@ RUN = (
     POST_MORTEM,
     Option("listen", "port for an editor, in place of the terminal; 0 takes a free one", "PORT"),
     Option("evaluate", "scripted, as --json: expression to evaluate at each stop", "EXPR", True),
-    Option("timeout", "scripted: seconds without a stop after which the program runs on alone", "S"),
+    Option("timeout", "scripted: seconds without a stop after which the program continues alone", "S"),
     STOPS,
-    Option("json", "scripted: record each stop, let it go on, print one document"),
+    Option("json", "scripted: record each stop, resume, and print one document"),
 )
 
 
@@ -176,7 +176,7 @@ class Parser(argparse.ArgumentParser):
             )
 
     def error(self, message: str) -> NoReturn:
-        raise InvalidArgument(message, hint=f"{self.prog} --help says how it is typed")
+        raise InvalidArgument(message, hint=f"{self.prog} --help shows the usage")
 
 
 def seconds(

@@ -264,7 +264,7 @@ def test_a_word_too_many_leads_to_the_help_of_its_command(capsys: pytest.Capture
     assert cli.main(["logs", "train-1", "train-2"]) == 2
     shown = capsys.readouterr().err
     assert "unrecognized arguments: train-2" in shown
-    assert "rayside logs --help says how it is typed" in shown
+    assert "rayside logs --help shows the usage" in shown
 
 
 def test_each_command_explains_itself_and_its_options(capsys: pytest.CaptureFixture[str]) -> None:
