@@ -2,7 +2,7 @@
 
 The terminal debugger or an editor shows it as a stopped process (replayed.py). Unpickling runs code of the
 capsule's author: only `--run` and `--submit` do it, after a question and in a separate process
-(worker/called_again.py).
+(worker/replayed_call.py).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rayside.program_relay import own_folder
 from rayside.ray.debug import Debug
 from rayside.replayed import Replayed
 from rayside.verbs import submitting
-from rayside.worker import called_again, edited_source
+from rayside.worker import edited_source, replayed_call
 from rayside.worker.capsule import FUNCTION
 from rayside.worker.run_driver import TOKEN
 
@@ -148,7 +148,7 @@ def _run(capsule: Capsule, console: Console, breaks: Sequence[Place], listen: in
     with own_folder() as folder:
         _write(folder, capsule)
         how = {"breaks": breaks, "post_mortem": True, "listen": listen, "safe_path": True}
-        program = run_program.Program(called_again.__file__, [str(folder)], **how)  # type: ignore[arg-type]
+        program = run_program.Program(replayed_call.__file__, [str(folder)], **how)  # type: ignore[arg-type]
         return run_program.run(program, console)
 
 
@@ -159,7 +159,7 @@ def _submit(capsule: Capsule, console: Console, access: Access) -> None:
         package.mkdir()
         _write(package, capsule)
         (package / "__init__.py").touch()
-        shutil.copyfile(called_again.__file__, package / "__main__.py")
+        shutil.copyfile(replayed_call.__file__, package / "__main__.py")
         shutil.copy(edited_source.__file__, package)
         debug = Debug(post_mortem=True, record_failures=True)
         request = submitting.Request(".", (str(package),), f"python -m {_PACKAGE}", None, debug)
@@ -167,7 +167,7 @@ def _submit(capsule: Capsule, console: Console, access: Access) -> None:
 
 
 def _write(folder: Path, capsule: Capsule) -> None:
-    """Writes the parts of a capsule for called_again.py."""
+    """Writes the parts of a capsule for replayed_call.py."""
     files = {frame.file: frame.source for error in capsule.errors for frame in error.frames if frame.source}
     copies = {
         path: f"source-{number}-{Path(path).name[-_LONGEST_NAME:]}" for number, path in enumerate(files)
@@ -183,7 +183,7 @@ def _write(folder: Path, capsule: Capsule) -> None:
     for directory in {Path(name).parent for name in capsule.members}:
         (folder / directory).mkdir(mode=0o700, exist_ok=True)
     texts = {copies[path]: text.encode("utf-8", "replace") for path, text in files.items()}
-    for name, content in {**capsule.members, **texts, called_again.CALL: json.dumps(call).encode()}.items():
+    for name, content in {**capsule.members, **texts, replayed_call.CALL: json.dumps(call).encode()}.items():
         write_private(folder / name, content)
 
 

@@ -21,7 +21,7 @@ from rayside.relay.group_members import Member, Members, Selector
 from rayside.relay.schemas import Refused
 from rayside.relay.threads import StopOutcome, Threads
 from rayside.relay.worker import Worker
-from rayside.worker import calls, loaded_texts
+from rayside.worker import calls, loaded_sources
 
 # The outcome of a call that still runs, or has stopped at a breakpoint.
 RUNNING = "running"
@@ -99,7 +99,7 @@ class Retries:
         """Returns the SHA-256 of each source of failed tasks, by the editor's path; "" if they differ."""
         workers = dict.fromkeys(member.worker for member in await self._of(ALL_FAILED))
         answers = await asyncio.gather(
-            *(worker.connection.ask(PATIENCE, loaded_texts.sources) for worker in workers)
+            *(worker.connection.ask(PATIENCE, loaded_sources.sources) for worker in workers)
         )
         found: dict[str, str] = {}
         for answer in answers:

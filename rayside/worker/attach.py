@@ -228,7 +228,7 @@ def open_in_ray(
             _trace_rays_own_threads()
             # Imported by name: the relay calls the same modules. Without them Ray's own post-mortem applies.
             with contextlib.suppress(ImportError, AttributeError):
-                importlib.import_module("rayside.worker.followed_calls").begin(config)
+                importlib.import_module("rayside.worker.call_wrappers").begin(config)
             if announces:
                 _announce(job)
             _wait(job, config)

@@ -24,7 +24,7 @@ from typing import Any
 from .capsule_inputs import Parts, inputs, pickle_of
 from .capsule_values import LONGEST_NAME, NO_VARIABLES, Masks
 from .evaluated import shown
-from .loaded_texts import text_of
+from .loaded_sources import text_of
 from .redaction import Redactor
 from .secret_names import may_be_secret_name
 

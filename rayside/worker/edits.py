@@ -21,7 +21,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from . import later_code
+from . import edit_hooks
 from .edited_source import (
     BINDS,
     FUNCTIONS,
@@ -36,7 +36,7 @@ from .edited_source import (
     refuse_statements,
     run,
 )
-from .loaded_texts import due, file_of, real_path, text_of, texts
+from .loaded_sources import due, file_of, real_path, text_of, texts
 
 # --- replacing ---------------------------------------------------------------------------
 
@@ -67,7 +67,7 @@ def apply(texts: Mapping[str, str]) -> str:
         return str(refused)
     for path in texts:
         due.pop(real_path(path), None)  # The newest request wins.
-    later_code.know_lines()
+    edit_hooks.know_lines()
     return ""
 
 
@@ -116,7 +116,7 @@ def _change(path: str, text: str) -> _Change | None:
     if _modules(real):
         refuse_statements(before, change.after)
     for function in functions:
-        code = later_code.original(function.__code__)
+        code = edit_hooks.original(function.__code__)
         new = before.successor(code, function.__qualname__, change.after)
         if new is None:
             continue

@@ -28,7 +28,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from .. import loaded_texts, tracing
+from .. import loaded_sources, tracing
 from . import objects, reached, telling
 
 # --- lines ------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def line_table(path: str) -> str:
     first and last line of each, in sequence; `indents`, the indentation of each line, 0 for an empty one.
     """
     try:
-        content = loaded_texts.edited(path)
+        content = loaded_sources.edited(path)
         if content is None:
             file = Path(path)
             if not file.is_file() or file.stat().st_size > LONGEST:
@@ -155,7 +155,7 @@ def _loaded() -> dict[str, int]:
     files: dict[str, int] = {}
     modules: list[tuple[str, object]] = list(sys.modules.items())
     for name, module in modules:
-        if isinstance(module, ModuleType) and name != "__main__" and (file := loaded_texts.file_of(module)):
+        if isinstance(module, ModuleType) and name != "__main__" and (file := loaded_sources.file_of(module)):
             files[file] = name.count(".") + 1 + file.endswith("/__init__.py")
     return files
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rayside.worker import calls, followed_calls
+from rayside.worker import call_wrappers, calls
 from rayside.worker.calls import Call
 
 _UNNAMED = b"__RAY_DUMMY__"
@@ -49,7 +49,7 @@ def test_what_get_returns_is_no_input() -> None:
 
 def test_a_plain_method_of_an_async_actor_does_not_halt_its_other_calls() -> None:
     async def called() -> None:
-        followed_calls._followed(function)()
+        call_wrappers._followed(function)()
 
     with pytest.raises(ValueError):
         asyncio.run(called())
@@ -66,7 +66,7 @@ def test_only_an_exception_that_ends_the_call_has_been_shown(monkeypatch: pytest
 
     monkeypatch.setattr(calls, "_stand_still", stand_still)
     with pytest.raises(ValueError):
-        followed_calls._followed(function)()
+        call_wrappers._followed(function)()
     first, last = attempts
     assert not calls.is_shown(first) and calls.is_shown(last)
 
@@ -91,10 +91,10 @@ def test_a_generator_goes_on_behind_what_its_last_run_has_yielded(
             yield number
 
     async def all_of_later() -> list[int]:
-        return [number async for number in followed_calls._followed(later)()]
+        return [number async for number in call_wrappers._followed(later)()]
 
     monkeypatch.setattr(calls, "_stand_still", stand_still)
-    yielded = asyncio.run(all_of_later()) if is_async else [*followed_calls._followed(numbers)()]
+    yielded = asyncio.run(all_of_later()) if is_async else [*call_wrappers._followed(numbers)()]
     assert yielded == [1, 2, 1, 2, 3]
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from rayside.worker import edits, loaded_texts
+from rayside.worker import edits, loaded_sources
 from rayside.worker.edited_source import Refused
 
 _numbers = itertools.count(1)
@@ -47,7 +47,7 @@ def load(tmp_path: Path) -> Iterator[Load]:
 
 def edit(module: Any, before: str, after: str) -> str:
     """Applies the module's text with one part replaced; returns why not."""
-    text = loaded_texts.text_of(module.__file__)
+    text = loaded_sources.text_of(module.__file__)
     assert before in text
     return edits.apply({module.__file__: text.replace(before, after)})
 
@@ -189,12 +189,12 @@ def test_what_a_process_cannot_be_given_is_refused_before_anything_is_changed(
 ) -> None:
     module = load(CODE)
     inner = module.outer("2")
-    text = loaded_texts.text_of(module.__file__)
+    text = loaded_sources.text_of(module.__file__)
     other = text.replace("return sum(self.seen)", "return 0")
     why = edits.apply({module.__file__: other.replace(before, after)})
     assert re.search(reason, why), why
     assert inner() == 3 and module.Counter().add("1") == 1 and module.scaled("2") == 4 and module.FACTOR == 2
-    assert loaded_texts.text_of(module.__file__) == text
+    assert loaded_sources.text_of(module.__file__) == text
 
 
 def test_a_file_that_is_not_there_is_refused() -> None:
@@ -221,7 +221,7 @@ def test_a_function_that_came_by_value_gets_the_globals_that_its_new_code_names(
 
 def test_a_change_is_known_before_it_is_made(load: Load) -> None:
     module = load(CODE)
-    text = loaded_texts.text_of(module.__file__).replace(
+    text = loaded_sources.text_of(module.__file__).replace(
         "outer(text, *, more=1)", "outer(text, extra, *, more=2)"
     )
     changed = edits.changed({module.__file__: text})
@@ -233,11 +233,11 @@ def test_a_change_is_known_before_it_is_made(load: Load) -> None:
 
 def test_an_edit_waits_for_the_next_task(load: Load) -> None:
     module = load(CODE)
-    text = loaded_texts.text_of(module.__file__).replace("* FACTOR", "* 10")
+    text = loaded_sources.text_of(module.__file__).replace("* FACTOR", "* 10")
     edits.apply_later({module.__file__: text})
     assert module.scaled("1") == 2
     edits.apply_due()
-    assert module.scaled("1") == 10 and not loaded_texts.due
+    assert module.scaled("1") == 10 and not loaded_sources.due
 
 
 def test_what_a_new_method_raises_is_refused_before_anything_is_changed(load: Load) -> None:
@@ -290,8 +290,8 @@ def test_installed_files_are_not_noted_whichever_environment_has_them(tmp_path: 
     installed.parent.mkdir(parents=True)
     for file in (own, installed):
         file.write_text("x = 1\n")
-        loaded_texts.note(str(file))
-    assert str(own) in loaded_texts.sources() and str(installed) not in loaded_texts.loaded
+        loaded_sources.note(str(file))
+    assert str(own) in loaded_sources.sources() and str(installed) not in loaded_sources.loaded
 
 
 def test_a_new_method_has_its_classes_private_names(load: Load) -> None:
@@ -312,11 +312,11 @@ def test_lines_that_have_moved_are_those_of_the_edited_text(load: Load) -> None:
 def test_what_is_applied_at_once_holds_over_what_was_to_come(load: Load) -> None:
     module = load(CODE)
     path = module.__file__
-    loaded_texts.note(path)
-    text = loaded_texts.text_of(path)
+    loaded_sources.note(path)
+    text = loaded_sources.text_of(path)
     later, now = (text.replace("* FACTOR", f"* {factor}") for factor in (10, 100))
     edits.apply_later({path: later})
-    assert loaded_texts.sources()[path] == hashlib.sha256(later.encode()).hexdigest()
+    assert loaded_sources.sources()[path] == hashlib.sha256(later.encode()).hexdigest()
     assert edits.apply({path: now}) == ""
     edits.apply_due()
     assert module.scaled("1") == 100

@@ -21,7 +21,7 @@ from rayside.dap.framing import encode
 from rayside.errors import AttachFailed, RequestFailed
 from rayside.relay.editor import Editor
 from rayside.replayed import REFUSAL, Replayed
-from rayside.worker import called_again
+from rayside.worker import replayed_call
 from tests.patience import PATIENCE
 
 ABOUT = {name: "" for name in ("id", "when", "python", "ray", "job", "submission", "user", "node", "pid")}
@@ -254,9 +254,9 @@ def again(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
                 {"file": "inputs/1.pickle", "keyword": "by"},
             ],
         }
-        (folder / called_again.CALL).write_text(json.dumps(call))
+        (folder / replayed_call.CALL).write_text(json.dumps(call))
         return subprocess.run(
-            [sys.executable, called_again.__file__, str(folder)],
+            [sys.executable, replayed_call.__file__, str(folder)],
             cwd=here,
             env={**os.environ, "PYTHONPATH": str(packages)},
             capture_output=True,

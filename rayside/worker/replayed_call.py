@@ -1,4 +1,4 @@
-"""Program that calls the function of a recorded failure: `python called_again.py [FOLDER]`.
+"""Program that calls the function of a recorded failure: `python replayed_call.py [FOLDER]`.
 
 `rayside replay` runs it without this package on its path, except for edited_source.py beside it. FOLDER, by
 default this file's, has the capsule's pickled parts, which `CALL` describes. Functions get today's code from

@@ -13,7 +13,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from .edited_source import Refused, Source, changed_names, define, names_in
-from .loaded_texts import loaded, note, read, real_path, texts
+from .loaded_sources import loaded, note, read, real_path, texts
 
 _OURS = "_rayside_edits"
 _firsts: dict[str, Source] = {}  # submitted sources of the edited files, by real path

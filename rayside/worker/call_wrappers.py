@@ -14,7 +14,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from typing import Any
 
-from . import edits, later_code, loaded_texts, shared_edits
+from . import edit_hooks, edits, loaded_sources, shared_edits
 from .calls import Call, is_shown, leave_alone, note_inputs
 from .debug_config import Config
 from .failures import Unattended
@@ -64,7 +64,7 @@ def follow() -> None:
         error = sys.exc_info()[1]
         return None if _is_cancelled(error) or is_shown(error) else post_mortem()
 
-    later_code.follow()
+    edit_hooks.follow()
     setattr(get_execution_info, _FOLLOWS, True)
     FunctionActorManager.get_execution_info = get_execution_info
     Worker.deserialize_objects = deserialize_objects
@@ -78,7 +78,7 @@ def _followed(function: Callable[..., Any]) -> Callable[..., Any]:
     # `wraps` also copies the attributes that Ray reads from an actor's method.
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if loaded_texts.due:
+        if loaded_sources.due:
             edits.apply_due()
         made = Call(function, args, kwargs)
         while True:
