@@ -19,7 +19,7 @@ from tests.integration.screen import Screen
 
 PICTURE = ROOT / "docs" / "images" / "terminal.svg"
 # Path that replaces the program's folder in the picture.
-HOME = "/home/me/work"
+HOME = "/home/me/code"
 PROGRAM = """\
 import ray
 
