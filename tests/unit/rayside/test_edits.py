@@ -182,6 +182,7 @@ def test_a_traceback_shows_the_edited_text(load: Load) -> None:
         ("more=1", "more=FACTOR", "the default values of outer"),
         ("FACTOR = 2", "FACTOR = 2\nprint('more')", "line 6 of .* is run only when"),
         ("FACTOR = 2", "FACTOR = 1 / 0", "line 5 of .* raised ZeroDivisionError"),
+        ("FACTOR = 2", "FACTOR = 7\nMORE = 1 / 0", "line 6 of .* raised ZeroDivisionError"),
     ],
 )
 def test_what_a_process_cannot_be_given_is_refused_before_anything_is_changed(
@@ -195,6 +196,13 @@ def test_what_a_process_cannot_be_given_is_refused_before_anything_is_changed(
     assert re.search(reason, why), why
     assert inner() == 3 and module.Counter().add("1") == 1 and module.scaled("2") == 4 and module.FACTOR == 2
     assert loaded_sources.text_of(module.__file__) == text
+
+
+def test_texts_and_the_part_of_a_program_are_not_run(load: Load) -> None:
+    module = load(CODE)
+    program = '"""Counts."""\nif __name__ == "__main__":\n    raise SystemExit'
+    assert edit(module, "FACTOR = 2\n", f"FACTOR = 2\n{program}\n") == ""
+    assert loaded_sources.text_of(module.__file__).count("SystemExit") == 1
 
 
 def test_a_file_that_is_not_there_is_refused() -> None:
