@@ -13,7 +13,7 @@ from bootstrap.labs.exercise import PATIENCE, Exercise
 from rayside import yaml_file
 from rayside.dap.one_request import ask
 from rayside.plain import printed
-from rayside.steps import step
+from rayside.waiting import until
 
 TARGETS = ("local", "kind", "pod")
 
@@ -56,7 +56,7 @@ def verify(exercise: Exercise) -> None:
 
 def _until_waiting(untouched: Exercise, job: str) -> None:
     """Waits until the first task of the job has come to pdb."""
-    output, _ = step.until(
+    output, _ = until(
         lambda: (untouched.dashboard.output(job), untouched.job(job).ended),
         lambda seen: _WAITS in seen[0] or seen[1],
         PATIENCE,
@@ -68,7 +68,7 @@ def _listed(untouched: Exercise, job: str) -> int:
     """Returns how many tasks of the job the relay lists as paused."""
     token = untouched.target.instance.token_file.read_text()
     port = untouched.target.instance.ports.relay
-    answer = step.until(
+    answer = until(
         lambda: ask(port, "pausedTasks", {"token": token}, timeout=10.0),
         lambda answer: bool(answer.get("problem") == ""),  # Ray may take too long to answer the relay.
         PATIENCE,

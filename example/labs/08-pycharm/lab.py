@@ -127,7 +127,7 @@ def _port_of_nobody() -> Iterator[int]:
 @contextmanager
 def _ide() -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Yields the stand-in for PyCharm, as the lab has it, and the port at which it listens."""
-    command = [sys.executable, _HERE / "ide.py", "--port", "0", "--stops", str(_TASKS), "crossing"]
+    command = [sys.executable, str(_HERE / "ide.py"), "--port", "0", "--stops", str(_TASKS), "crossing"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as ide:
         try:
             assert ide.stdout

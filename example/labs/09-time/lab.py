@@ -8,7 +8,7 @@ from pathlib import Path
 from bootstrap.labs import lab_packages
 from bootstrap.labs.exercise import PATIENCE, Exercise, Run
 from rayside.plain import printed
-from rayside.steps import step
+from rayside.waiting import until
 
 TARGETS = ("local", "kind")
 _TASKS = 4
@@ -106,7 +106,7 @@ def _at_once(run: Run) -> int:
 def _sampled(exercise: Exercise) -> str:
     """Returns the function in which py-spy finds a worker of the learner's first program most often."""
     job = exercise.submit(f"python main.py {_LONG}")
-    step.until(lambda: exercise.job(job).status, lambda status: status == "RUNNING", PATIENCE)
+    until(lambda: exercise.job(job).status, lambda status: status == "RUNNING", PATIENCE)
     run = exercise.succeeded(exercise.run("python spy.py"))
     exercise.dashboard.stop(job)
     rows = re.findall(r"^ *\d+ (\w+) \(library\.py\)$", run.output, re.MULTILINE)

@@ -16,8 +16,8 @@ import yaml
 from bootstrap.labs.exercise import PATIENCE, Exercise
 from rayside import yaml_file
 from rayside.errors import CommandFailed
-from rayside.steps import step
 from rayside.system.shell import Shell
+from rayside.waiting import until
 
 # On Kubernetes a Prometheus belongs into the cluster, where it reaches every pod.
 TARGETS = ("local",)
@@ -94,7 +94,7 @@ def _started(exercise: Exercise) -> tuple[str, str]:
     def shown() -> bool:
         return "begin a trace:" in exercise.dashboard.output(job) or exercise.job(job).ended
 
-    step.until(shown, bool, PATIENCE)
+    until(shown, bool, PATIENCE)
     output = exercise.dashboard.output(job)
     exercise.require(
         f"sold {_ORDERS} things" in output,
@@ -126,7 +126,7 @@ def _asked(exercise: Exercise, run: str, queries: Mapping[str, Any]) -> dict[str
         _write_config(exercise, config)
         file.write_text(yaml.safe_dump(dict(queries)))
         try:
-            words = ["--config", config, "--queries", file, "--json"]
+            words: list[str | Path] = ["--config", config, "--queries", file, "--json"]
             done = Shell().run([sys.executable, _LAB / "ask.py", run, *words])
         except CommandFailed as error:
             why = error.message.strip().splitlines()[-1]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.labs.exercise import PATIENCE, Exercise
-from rayside.steps import step
+from rayside.waiting import until
 
 TARGETS = ("local", "kind", "pod")
 _SEEN = {
@@ -58,7 +58,7 @@ def _seen(exercise: Exercise) -> dict[str, str]:
             if task["state"].startswith("PENDING") and task["name"] != "scan"
         }
 
-    seen = step.until(which, lambda found: set(found) == set(_SEEN), PATIENCE)
+    seen = until(which, lambda found: set(found) == set(_SEEN), PATIENCE)
     exercise.dashboard.stop(job)
     exercise.wait(job)
     assert set(seen) == set(_SEEN), f"the program as it was at the beginning has {seen}"
@@ -92,7 +92,7 @@ def _watch(exercise: Exercise, job: str) -> str:
         ended = exercise.job(job).ended
         return ended, "" if ended else stuck()
 
-    return step.until(look, any, PATIENCE)[1]
+    return until(look, any, PATIENCE)[1]
 
 
 def _tasks(exercise: Exercise, job: str) -> list[dict[str, Any]]:

@@ -17,8 +17,8 @@ from rayside import yaml_file
 from rayside.client.scripted import run_sync
 from rayside.connection.heads import head_selector
 from rayside.dap.additions import ALWAYS
-from rayside.steps import step
 from rayside.verbs.cluster_job import ClusterJob, attach_options
+from rayside.waiting import until
 
 TARGETS = ("kind",)
 
@@ -80,7 +80,7 @@ def _serving(exercise: Exercise, kubernetes: ForwardedAccess) -> Iterator[_Servi
     try:
         kube.apply(code)
         kube.apply(service)
-        status = step.until(lambda: _status(kube), lambda status: _cluster(status) != "", _COMES_UP)
+        status = until(lambda: _status(kube), lambda status: _cluster(status) != "", _COMES_UP)
         cluster = _cluster(status)
         assert cluster, f"the RayService does not run: {status}"
         with kubernetes.forwarded(head_selector(cluster), _SERVE_PORT) as port:
@@ -121,12 +121,12 @@ def _stopped(exercise: Exercise, service: _Service) -> dict[str, Any]:
     first = threading.Thread(target=lambda: prices.append(service.ask("axles=3&debug=1")), daemon=True)
     first.start()
     dashboard = exercise.dashboard
-    assert step.until(dashboard.waiting, bool, PATIENCE), "the request does not stop"
+    assert until(dashboard.waiting, bool, PATIENCE), "the request does not stop"
     try:
         answered = service.ask("axles=2", timeout=40) == "400"
     except requests.Timeout:
         answered = False
-    options = attach_options(exercise.target, None, (), exceptions=False, take_over=ALWAYS)
+    options = attach_options(exercise.target.instance, None, (), exceptions=False, take_over=ALWAYS)
     evaluate = ["rate", "self.cents[rate]"]
     document = run_sync(
         options, ClusterJob(dashboard, None), evaluate=evaluate, timeout=8, on_event=exercise.report
@@ -169,7 +169,7 @@ def _check_mended(exercise: Exercise, service: _Service) -> None:
     )
     original["spec"]["serveConfigV2"] = config
     service.kube.apply(original)
-    price = step.until(lambda: service.ask("axles=3"), lambda price: price == "1050", _UPDATED)
+    price = until(lambda: service.ask("axles=3"), lambda price: price == "1050", _UPDATED)
     exercise.require(
         price == "1050" and service.ask("axles=2") == "400",
         f"a vehicle with three axles still pays {price}, and 1050 is right",

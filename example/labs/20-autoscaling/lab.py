@@ -12,7 +12,7 @@ from bootstrap.kube.rayjob import document
 from bootstrap.labs.exercise import PATIENCE, Exercise
 from rayside.ray import jobs
 from rayside.ray.state import Dashboard
-from rayside.steps import step
+from rayside.waiting import until
 
 TARGETS = ("kind",)
 
@@ -36,7 +36,7 @@ def verify(exercise: Exercise) -> None:
     with _job(exercise, rayjob) as (dashboard, cluster, name):
         seen = _watch(exercise, dashboard, kubernetes.kube, cluster, name)
         _check_workers(exercise, seen)
-        idle = step.until(lambda: _workers(kubernetes.kube, cluster), lambda pods: not pods, PATIENCE)
+        idle = until(lambda: _workers(kubernetes.kube, cluster), lambda pods: not pods, PATIENCE)
         exercise.require(
             not idle,
             f"{len(idle)} worker is still there, and has had nothing to do",
@@ -113,7 +113,7 @@ def _watch(exercise: Exercise, dashboard: Dashboard, kube: Kube, cluster: str, n
             states.update(task["state"] for task in dashboard.table("tasks", job_id=job.job_id))
         return job.ended
 
-    step.until(look, bool, PATIENCE)
+    until(look, bool, PATIENCE)
     job, output = dashboard.job(name), dashboard.output(name)
     exercise.require(
         job.status == "SUCCEEDED",

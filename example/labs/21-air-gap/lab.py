@@ -16,7 +16,7 @@ from bootstrap.labs.exercise import PATIENCE, Exercise
 from bootstrap.labs.pods import LABEL, Pods
 from rayside import yaml_file
 from rayside.errors import RaysideError
-from rayside.steps import step
+from rayside.waiting import until
 
 TARGETS = ("kind",)
 
@@ -138,7 +138,7 @@ def _spill(pods: Pods, untouched: Exercise) -> None:
     """Has the learner's pod spill, and then one as it was at the beginning: that is evicted no sooner."""
     pods.make("storage.yaml")
     pods.wait("lab-21-storage", "spilling", _has_begun, "started")
-    spilled = step.until(lambda: pods.kube.pod_log("lab-21-storage", "spilling").strip(), bool, _ASKED_AGAIN)
+    spilled = until(lambda: pods.kube.pod_log("lab-21-storage", "spilling").strip(), bool, _ASKED_AGAIN)
     pods.exercise.require(
         spilled == "spilled 64 MiB", f"lab-21-storage printed {spilled!r}", pods.exercise.brought_back
     )
@@ -190,7 +190,7 @@ def _printed(pods: Pods, part: str) -> str:
         phase, problem = seen
         return phase in ("Succeeded", "Failed") or (problem is not None and _WRONG_TYPE in problem.message)
 
-    phase, problem = step.until(seen, is_settled, _ASKED_AGAIN)
+    phase, problem = until(seen, is_settled, _ASKED_AGAIN)
     if phase != "Succeeded":
         hint = f"./invokew diagnose --pod {name} says what keeps it"
         why, hint = (problem.message, problem.hint) if problem else (f"{name} is still {phase}", hint)
@@ -208,7 +208,7 @@ def _problem(pods: Pods, part: str, words: str = "") -> str:
     def is_told(message: str) -> bool:
         return message != "" and words in message and "connection refused" not in message
 
-    return step.until(message, is_told, PATIENCE)
+    return until(message, is_told, PATIENCE)
 
 
 def _first_problem(pods: Pods, part: str) -> RaysideError | None:

@@ -30,11 +30,19 @@ def names(module: str) -> set[str]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT / "example")))
-def test_all_that_an_example_imports_from_rayside_is_there(file: Path) -> None:
-    for node in ast.walk(ast.parse(file.read_text())):
+def test_all_that_an_example_uses_of_rayside_is_there(file: Path) -> None:
+    tree = ast.parse(file.read_text())
+    modules: dict[str, str] = {}
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("bootstrap", "rayside"):
             assert {alias.name for alias in node.names} <= names(str(node.module)), f"line {node.lineno}"
+            modules |= {each.asname or each.name: f"{node.module}.{each.name}" for each in node.names}
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.split(".")[0] in ("bootstrap", "rayside"):
                     assert importlib.util.find_spec(alias.name) is not None, f"line {node.lineno}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            module = modules.get(node.value.id, "")
+            if (ROOT / f"{module.replace('.', '/')}.py").is_file():
+                assert node.attr in names(module), f"line {node.lineno}"
