@@ -178,7 +178,7 @@ def a_login_that_is_refused_is_told(
     done = with_packages(user, folder, "pip", "company-thing==1.5")
     assert "error[job-failed]" in done.stderr, done.stdout + done.stderr
     finding = user.json("diagnose")["findings"][0]
-    assert finding["why"] == "the package index wants a login, or refuses the one that it got"
+    assert finding["why"].startswith("the package index, or the proxy to it, can't be used: 401 Error")
     assert "package_index" in finding["hint"]
 
 
