@@ -132,8 +132,9 @@ def read(content: bytes, name: str) -> Capsule:
         why = f"it has no {error.args[0]}"
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         why = f"it is cut off, or no capsule ({error})"
-    except (ValueError, TypeError, AttributeError, IndexError, NotImplementedError, RuntimeError) as error:
-        why = str(error) or type(error).__name__  # a RecursionError, too
+    except (ValueError, TypeError, AttributeError, IndexError, RuntimeError) as error:
+        # Parts of another type, nested too deep (RecursionError), encrypted, or compressed in an unknown way.
+        why = str(error) or type(error).__name__
     except OverflowError:
         why = "a number in it is too large"
     raise CapsuleUnreadable(f"{line(name)} is no capsule that can be opened: {line(why, 200)}", hint=_HINT)

@@ -14,7 +14,7 @@ from typing import Any
 from rayside.capsule_file import Capsule, Frame, Variable
 from rayside.dap.framing import Message
 from rayside.relay.editor import Editor
-from rayside.relay.schemas import REQUESTS
+from rayside.relay.schemas import REQUESTS, Refused
 
 _THREAD = 1
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -32,10 +32,6 @@ REFUSAL = (
 _HOW = {"cause": "caused by", "context": "while handling", "group": "in the group"}
 # Limits: connections, and seconds for a new one to send the token.
 _MOST_CONNECTIONS, _SHOWING = 16, 10.0
-
-
-class Refused(Exception):
-    pass
 
 
 class Replayed:

@@ -125,7 +125,7 @@ class EditorConnection:
                 await way.close()
 
     async def _leave(self, way: Way, down: asyncio.Task[str], seconds: float) -> None:
-        """Tells the relay that the editor does not come back, and waits until it closes the connection."""
+        """Reports to the relay that the editor does not come back; waits until it closes the connection."""
 
         async def left() -> None:
             if self._attached.is_set():

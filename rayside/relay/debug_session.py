@@ -271,7 +271,7 @@ class DebugSession:
         return self._configuration.paths
 
     def leave_out(self, users: Sequence[str]) -> None:
-        """Tells the editor, once, that debuggees of these users are left out."""
+        """Reports to the editor, once, that debuggees of these users are left out."""
         if self.listens and not (self._told_of_others or self.job or self.everyone):
             self._told_of_others = True
             self._current.say(

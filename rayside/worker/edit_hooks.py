@@ -93,5 +93,5 @@ def _renew(function: FunctionType) -> None:
         _firsts[real] = Source.of(edited.path, loaded.get(real) or read(edited.path))
     new = _firsts[real].successor(original(code), function.__qualname__, edited)
     if new is not None and new.co_freevars == code.co_freevars:
-        define(names_in(new), edited, function.__globals__, changed_names(_firsts[real], edited))
+        define(names_in(new), edited, function.__globals__, {*changed_names(_firsts[real], edited)})
         function.__code__ = new

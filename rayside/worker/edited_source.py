@@ -9,6 +9,7 @@ import traceback
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -23,7 +24,7 @@ class Refused(Exception):
     """Error for an edit that can't be applied; the message is one sentence with the reason."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Source:
     """Source of a file, with its code objects and definitions by qualified name."""
 
@@ -181,9 +182,10 @@ def define(names: Iterable[str], source: Source, namespace: dict[str, Any], chan
             run(statement, source, namespace)
 
 
-def changed_names(before: Source, after: Source) -> set[str]:
+@lru_cache(maxsize=32)
+def changed_names(before: Source, after: Source) -> frozenset[str]:
     """Returns the names that new statements in `after` bind, without changed definitions."""
-    return set().union(*map(_bound, new_statements(before, after)))
+    return frozenset().union(*map(_bound, new_statements(before, after)))
 
 
 def _bound(statement: ast.stmt) -> set[str]:

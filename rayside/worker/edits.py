@@ -213,7 +213,7 @@ def _fill(change: _Change, kept: list[tuple[dict[str, Any], dict[str, Any]]]) ->
             continue
         if id(namespace) not in changed:
             kept.append((namespace, dict(namespace)))
-            changed[id(namespace)] = changed_names(change.before, change.after)
+            changed[id(namespace)] = {*changed_names(change.before, change.after)}
         names = names_in(codes.get(function, function.__code__))
         define(names, change.after, namespace, changed[id(namespace)])
 

@@ -52,7 +52,8 @@ class _File:
         function.__code__ = new
         # A pickled function only brings the globals that it used.
         variables = function.__globals__
-        changed = self._changed.setdefault(id(variables), edited_source.changed_names(self._then, self._now))
+        names = {*edited_source.changed_names(self._then, self._now)}
+        changed = self._changed.setdefault(id(variables), names)
         edited_source.define(edited_source.names_in(new), self._now, variables, changed)
 
 

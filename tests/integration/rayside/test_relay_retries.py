@@ -27,7 +27,7 @@ def asked(debuggee: Scripted, function: str) -> list[str]:
 
 
 def answering(debuggee: Scripted, here: str = "ok") -> None:
-    """Has it take edits, and answer of calls that are to be made again."""
+    """Scripts a debuggee to accept edits, and to answer `here` to requests for retries."""
     usual = debuggee._value
     answers = {"check": "", "apply": "", "apply_later": None, "publish": "", "here": here}
 
